@@ -81,6 +81,42 @@ fn every_reader_restores_every_level() {
     }
 }
 
+/// A block alone, and one after another, that repeats itself. Each decodes without the other.
+#[test]
+fn blocks_that_repeat_themselves() {
+    let mut again = sample(200_000, 3);
+    again[77_777] ^= 1;
+    let once = [&sample(200_000, 3)[..], &again].concat();
+    let options = Options::new().level(Level::MAX).block_size(1 << 19).long_distance(1 << 21);
+    for contents in [once.clone(), [&once[..], &sample(1 << 19, 4), &once].concat()] {
+        let file = pz::compress(&contents, &options).unwrap();
+        let alone = pz::compress(&contents, &options.clone().long_distance(0)).unwrap();
+        assert!(!blocks(&alone)[0].1);
+        assert!(blocks(&file)[0].1 && file.len() < alone.len());
+        assert!(pz::decompress(&file, &decode_options()).unwrap() == contents);
+        let mut encoder = Encoder::new(Vec::new(), &options).unwrap();
+        contents.chunks(99_999).for_each(|part| encoder.write_all(part).unwrap());
+        let streamed = encoder.finish().unwrap();
+        assert!(pz::decompress(&streamed, &decode_options()).unwrap() == contents);
+        let mut reader = SeekableReader::new(Cursor::new(&file), &decode_options()).unwrap();
+        for range in [0..1000, 199_000..201_000, 399_000..400_000, 0..contents.len() as u64] {
+            let mut part = Vec::new();
+            reader.copy_range(range.clone(), &mut part).unwrap();
+            assert!(part == contents[range.start as usize..range.end as usize]);
+        }
+        let mut saved = Vec::new();
+        let mut headless = file.clone();
+        headless[9] ^= 1;
+        pz::recover(&mut Cursor::new(&headless), &mut saved, true, &decode_options()).unwrap();
+        assert!(saved == contents);
+        for at in (0..200).chain((200..file.len()).step_by(997)) {
+            let mut damaged = file.clone();
+            damaged[at] ^= 1 << (at % 8);
+            assert!(pz::decompress(&damaged, &decode_options()).is_err(), "byte {at}");
+        }
+    }
+}
+
 #[test]
 fn any_range_can_be_read() {
     let contents = contents();

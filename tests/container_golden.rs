@@ -8,7 +8,7 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use common::{decode_options, levels_and_pipelines};
-use pz::{DecodeOptions, Decoder, Modules, Options, Pipeline, SeekableReader};
+use pz::{DecodeOptions, Decoder, Level, Modules, Options, Pipeline, SeekableReader};
 
 /// The contents of each file of version 1: a number of bytes from the start of `contents`, or 100,000 zeros.
 fn version_1() -> Vec<(String, Golden)> {
@@ -27,6 +27,7 @@ fn version_1() -> Vec<(String, Golden)> {
     files.extend(modules());
     files.push(("distant".into(), Golden::Distant));
     files.push(("dictionary".into(), Golden::Dictionary));
+    files.push(("near".into(), Golden::Near));
     files
 }
 
@@ -68,6 +69,8 @@ enum Golden {
     Distant,
     /// Numbers of few values, as places in a list.
     Dictionary,
+    /// A part three times, and then the rest, with matches within a block, too. These came later.
+    Near,
 }
 
 impl Golden {
@@ -81,6 +84,7 @@ impl Golden {
             Self::Dictionary => {
                 (0..35_000_u32).flat_map(|i| (i % 97 * i % 89 * 1_000_003).to_le_bytes()).collect()
             }
+            Self::Near => [&all[..30_000], &all[..30_000], all].concat(),
             Self::Distant => [all, &all[500..30_000], b"Something else.", &all[20_000..]].concat(),
         }
     }
@@ -100,6 +104,10 @@ impl Golden {
             Self::Dictionary => {
                 let filter = "dictionary4:2,transpose2".parse().unwrap();
                 small(&self.contents(all), &Options::new().filter(filter))
+            }
+            Self::Near => {
+                let options = Options::new().level(Level::MAX).long_distance(1 << 20);
+                small(&self.contents(all), &options)
             }
             Self::Distant => small(&self.contents(all), &Options::new().long_distance(1 << 20)),
             Self::Part1000ThenAll => {

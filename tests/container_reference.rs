@@ -7,7 +7,7 @@ mod common;
 
 use common::{levels_and_pipelines, sample};
 use pz::internal::{bwt, lz77};
-use pz::{Options, Pipeline};
+use pz::{Level, Options, Pipeline};
 use sha2::{Digest as _, Sha256};
 
 /// CRC-32C, bit by bit.
@@ -95,6 +95,14 @@ fn frame<'a>(frame: &'a [u8], contents: &mut Vec<u8>) -> &'a [u8] {
             distant.unwrap_or([content_len, content_checksum as usize, 0]);
         assert!((1..=content_len).contains(&own_len));
         let (list, payload) = payload.split_at(list_len);
+        let list = match list.strip_prefix(&[0x80, 0]) {
+            Some(mut coded) => {
+                let len = u32::from_le_bytes(take(&mut coded)) as usize;
+                assert!(list_len < len && len <= content_len.min(1 << 24));
+                block_contents(2, coded, len, None, (&[], 0))
+            }
+            None => list.to_vec(),
+        };
         match method {
             0 => assert_eq!(payload.len(), own_len),
             1 => assert!(payload.len() == 1 && own_len >= 2),
@@ -102,7 +110,7 @@ fn frame<'a>(frame: &'a [u8], contents: &mut Vec<u8>) -> &'a [u8] {
         }
         let own = block_contents(method, payload, own_len, filters, context);
         assert_eq!(crc(&own) as usize, own_checksum);
-        let out = if is_distant { repeat(list, &own, &own_bytes, reach) } else { own.clone() };
+        let out = if is_distant { repeat(&list, &own, &own_bytes, reach) } else { own.clone() };
         own_bytes.push(own);
         assert_eq!(out.len(), content_len);
         assert_eq!(crc(&out), content_checksum);
@@ -150,7 +158,8 @@ fn reach(left: &mut &[u8]) -> usize {
 }
 
 /// Puts the distant matches of `list` between a block's own bytes. `earlier` are the own bytes of the blocks before it.
-fn repeat(mut list: &[u8], mut own: &[u8], earlier: &[Vec<u8>], reach: usize) -> Vec<u8> {
+fn repeat(mut list: &[u8], all_own: &[u8], earlier: &[Vec<u8>], reach: usize) -> Vec<u8> {
+    let mut own = all_own;
     let number = |list: &mut &[u8]| {
         let mut number = 0_u64;
         for i in 0.. {
@@ -173,13 +182,17 @@ fn repeat(mut list: &[u8], mut own: &[u8], earlier: &[Vec<u8>], reach: usize) ->
         let (head, tail) = own.split_at(gap);
         own = tail;
         out.extend(head);
-        assert!(b < earlier.len());
-        assert!(earlier[earlier.len() - b - 1..].iter().map(Vec::len).sum::<usize>() <= reach);
-        backs.insert(b);
+        let repeated = if b == earlier.len() {
+            all_own
+        } else {
+            assert!(earlier[earlier.len() - b - 1..].iter().map(Vec::len).sum::<usize>() <= reach);
+            backs.insert(b);
+            &earlier[earlier.len() - b - 1]
+        };
         let e = before.filter(|&(same, _)| same == b).map_or(0, |(_, end)| end);
         let from = if z % 2 == 0 { e + z / 2 } else { e - z.div_ceil(2) };
         let end = from + length + 32;
-        out.extend(&earlier[earlier.len() - b - 1][from..end]);
+        out.extend(&repeated[from..end]);
         before = Some((b, end));
     }
     assert!(backs.len() <= 16);
@@ -548,6 +561,20 @@ fn files_with_distant_matches_follow_the_text_of_the_format() {
     let filtered = Options::new().block_size(1 << 16).filter("delta2,transpose2".parse().unwrap());
     let file = pz::compress(&contents, &filtered.long_distance(1 << 20)).unwrap();
     assert!(decode(&file) == contents);
+    // Blocks that repeat themselves, the first and only one too, or others as well.
+    for block_size in [1 << 17, 1 << 18, 1 << 21] {
+        let options = Options::new().level(Level::MAX).block_size(block_size);
+        let file = pz::compress(&contents, &options.clone().long_distance(1 << 20)).unwrap();
+        let alone = pz::compress(&contents, &options.long_distance(0)).unwrap();
+        assert!(file.len() < alone.len(), "{block_size}: {} {}", file.len(), alone.len());
+        assert!(decode(&file) == contents);
+    }
+    // So many matches that their list is coded.
+    let pieces = (0..3000).flat_map(|i| &parts[0][i * 7919 % 149_000..][..400 + i % 500]);
+    let many: Vec<u8> = parts[0].iter().chain(pieces).copied().collect();
+    let options = Options::new().level(Level::MAX).long_distance(1 << 20);
+    let file = pz::compress(&many, &options).unwrap();
+    assert!(decode(&file) == many);
 }
 
 #[test]

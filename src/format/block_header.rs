@@ -223,7 +223,7 @@ impl BlockHeader {
         if u64::from(self.number) != number {
             return Err(Fault::Corrupt("the block is not the next one of its frame"));
         }
-        if self.own.is_some() && (frame.reach == 0 || number == 0) {
+        if self.own.is_some() && frame.reach == 0 {
             return Err(Fault::Corrupt("the frame does not permit the block's distant matches"));
         }
         if !frame.pipeline.permits(self.method) {
@@ -420,7 +420,7 @@ mod tests {
         assert!(distant.check(&frame, 0x0102_0304).is_err());
         let far = FrameHeader { reach: 1, ..frame.clone() };
         assert!(distant.check(&far, 0x0102_0304).is_ok());
-        assert!(BlockHeader { number: 0, ..distant }.check(&far, 0).is_err());
+        assert!(BlockHeader { number: 0, ..distant }.check(&far, 0).is_ok());
         let bwt = FrameHeader { pipeline: Pipeline::Bwt, ..frame.clone() };
         assert!(header.check(&bwt, 0x0102_0304).is_ok());
         let store = FrameHeader { pipeline: Pipeline::Store, ..frame };

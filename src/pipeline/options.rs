@@ -95,7 +95,7 @@ impl Options {
     }
 
     /// Also looks for repetitions of earlier blocks, up to so many bytes back; 0, the default, for none. What repeats
-    /// something itself does not count. For archives that hold long stretches of the same data far apart. Encoding and decoding a stream then take
+    /// something itself does not count. At level 9 it also takes out what a block repeats of itself. For archives that hold long stretches of the same data far apart. Encoding and decoding a stream then take
     /// about as much more memory, but no more than the contents have, if their length is
     /// [declared](Self::content_size). To read a range, blocks that its blocks repeat are decoded too: at most 16 for each.
     ///
@@ -236,12 +236,19 @@ impl Options {
         Ok(Encoding { recipe: self.recipe()?, block_len, verify: self.verify })
     }
 
+    /// Whether blocks may also repeat parts of themselves.
+    pub(crate) fn is_near(&self) -> bool {
+        self.long > 0 && self.level == Level::MAX && self.chosen_pipeline() == Pipeline::Bwt
+    }
+
     /// How far back distant matches may reach, at most to the first block of a frame from the last, with blocks of this
     /// size.
     pub(crate) fn reach(&self, block_size: u64) -> u64 {
         let before_last = |size: u64| (size.div_ceil(block_size).saturating_sub(1)) * block_size;
         let most = self.content_size.map_or(u64::MAX, before_last);
-        self.long.min(most).min(MAX_BLOCKS * block_size)
+        let reach = self.long.min(most).min(MAX_BLOCKS * block_size);
+        // What a block repeats of itself needs no reach, but a frame without any has no matches.
+        reach.max(self.is_near().into())
     }
 
     /// These options for an input of `len` bytes. With distant matches they declare that length, so that decoding takes no

@@ -32,8 +32,11 @@ impl<'a> Restoring<'a> {
     ) -> Result<Self, Error> {
         let (number, content_len, own_len) = (header.number, header.content_len, own.len() as u32);
         let bounds = Bounds { number, content_len, own_len };
-        let matches = distant::parse::<Fault>(list, &bounds).map_err(|fault| fault.at(place))?;
+        let list = distant::decode::<Fault>(list, content_len).map_err(|fault| fault.at(place))?;
+        let matches = distant::parse::<Fault>(&list, &bounds).map_err(|fault| fault.at(place))?;
         distant::put_own(&matches, own, contents);
+        distant::put_matches(&matches, 0, own, contents)
+            .map_err(|malformed| Fault::from(malformed).at(place))?;
         Ok(Self { header, place, matches, contents })
     }
 

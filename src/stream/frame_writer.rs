@@ -117,6 +117,10 @@ impl FrameWriter {
         taken: &TakenOut,
         is_last: bool,
     ) -> Result<(), Error> {
+        if self.index.block_count() == self.max_blocks {
+            self.end_frame(writer)?;
+        }
+        self.begin(writer)?;
         let payload = if coded.method == Method::Store { own } else { payload };
         let TakenOut { list, content_len, content_crc } = taken;
         let coded_header = self.block_header(coded, *content_len, payload.len());

@@ -11,10 +11,9 @@ use rayon::prelude::*;
 use super::distant::{History, Restoring, Sources};
 use super::places::{ReadAt, WriteAt};
 use crate::clock::Instant;
-use crate::codec::Recipe;
 use crate::codec::distant::{self, Finder};
 use crate::codec::filter::ApplyFault;
-use crate::codec::reserve;
+use crate::codec::{OutOfMemory, Recipe, reserve};
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, Fault, Method, ModuleTable};
 use crate::pipeline::buffer::{Buffer, Pool};
@@ -77,7 +76,7 @@ impl EncodeTask {
         self.taken_out.list.clear();
     }
 
-    /// Takes out of the contents what `finder` finds in earlier blocks.
+    /// Takes out of the contents what `finder` finds in earlier blocks, or earlier in the contents.
     pub(crate) fn take_out(&mut self, finder: &mut Finder) -> Result<(), Error> {
         self.read();
         self.take_unreadable()?;
@@ -86,11 +85,14 @@ impl EncodeTask {
         }
         let content_crc = crc32c(&self.contents);
         let content_len = self.contents.len() as u32;
-        let found = finder.find(&mut self.contents);
-        let (matches, own_len) =
-            found.map_err(|refused| Error::OutOfMemory { needed: refused.bytes })?;
+        let refused = |refused: OutOfMemory| Error::OutOfMemory { needed: refused.bytes };
+        let is_near = finder.is_near();
+        let (matches, own_len) = finder.find(&mut self.contents).map_err(refused)?;
         self.taken_out.list.clear();
-        distant::write(matches, &mut self.taken_out.list);
+        distant::write(matches, self.number as u32, &mut self.taken_out.list);
+        if is_near {
+            distant::code(&mut self.taken_out.list).map_err(refused)?;
+        }
         (self.taken_out.content_len, self.taken_out.content_crc) = (content_len, content_crc);
         self.contents.truncate(own_len);
         Ok(())

@@ -43,13 +43,13 @@ fn pull(bytes: &mut &[u8]) -> Result<u32, Malformed> {
     Err(Malformed("a number of a distant match is too long"))
 }
 
-/// Appends the list of a block's matches, which are in order.
-pub(crate) fn write(matches: &[DistantMatch], out: &mut Vec<u8>) {
-    let (mut at, mut source) = (0, (0, 0));
+/// Appends the list of the matches of block `number`, which are in order.
+pub(crate) fn write(matches: &[DistantMatch], number: u32, out: &mut Vec<u8>) {
+    let (mut at, mut source) = (0, (u32::MAX, 0));
     for one in matches {
         push(out, one.start - at);
         push(out, one.len - MIN_LEN);
-        push(out, one.back - 1);
+        push(out, one.back.checked_sub(1).unwrap_or(number));
         let expected = if source.0 == one.back { source.1 } else { 0 };
         let difference = one.from.wrapping_sub(expected) as i32;
         push(out, (difference << 1 ^ difference >> 31) as u32);
@@ -69,7 +69,7 @@ pub(crate) fn parse<E: From<Malformed> + From<OutOfMemory>>(
     let Bounds { number, content_len, own_len } = *bounds;
     let mut matches = Vec::new();
     reserve(&mut matches, (bytes.len() / LEAST).min((content_len / MIN_LEN) as usize))?;
-    let (mut at, mut source) = (0_u32, (0, 0_u32));
+    let (mut at, mut source) = (0_u32, (u32::MAX, 0_u32));
     let mut left = content_len.checked_sub(own_len).ok_or(DO_NOT_ADD_UP)?;
     let mut backs: Vec<u32> = Vec::with_capacity(MAX_SOURCES);
     while !bytes.is_empty() {
@@ -77,11 +77,12 @@ pub(crate) fn parse<E: From<Malformed> + From<OutOfMemory>>(
         let len = pull(&mut bytes)?.checked_add(MIN_LEN).ok_or(DO_NOT_ADD_UP)?;
         let back = pull(&mut bytes)?;
         let difference = pull(&mut bytes)?;
-        if back >= number {
+        if back > number {
             return Err(Malformed("a distant match reaches beyond the first block").into());
         }
-        let back = back + 1;
-        if !backs.contains(&back) {
+        // The block itself has the number that would follow those of all blocks before it.
+        let back = if back == number { 0 } else { back + 1 };
+        if back > 0 && !backs.contains(&back) {
             if backs.len() == MAX_SOURCES {
                 return Err(Malformed("distant matches repeat too many blocks").into());
             }
@@ -120,6 +121,8 @@ mod tests {
             DistantMatch { start: 32, len: 5000, back: 1, from: 100 },
             DistantMatch { start: 6000, len: 200, back: 7, from: 1 << 20 },
             DistantMatch { start: 6200, len: 33, back: 7, from: 3 },
+            DistantMatch { start: 6233, len: 40, back: 0, from: 50 },
+            DistantMatch { start: 6273, len: 40, back: 0, from: 90 },
             DistantMatch { start: 60_000, len: 5536, back: 2, from: (1 << 26) - 5536 },
         ];
         let own_len = (1 << 16) - matches.iter().map(|one| one.len).sum::<u32>();
@@ -134,7 +137,7 @@ mod tests {
     fn lists_round_trip() {
         let (matches, bounds) = sample();
         let mut bytes = Vec::new();
-        write(&matches, &mut bytes);
+        write(&matches, bounds.number, &mut bytes);
         assert_eq!(read(&bytes, &bounds).unwrap(), matches);
         // Cuts, and all other values of each byte: refused or another valid list, and never a panic.
         for len in 0..bytes.len() {
@@ -146,7 +149,7 @@ mod tests {
                 other[i] = value;
                 if let Ok(parsed) = read(&other, &bounds) {
                     let mut again = Vec::new();
-                    write(&parsed, &mut again);
+                    write(&parsed, bounds.number, &mut again);
                     assert_eq!(again, other);
                 }
             }
@@ -160,16 +163,16 @@ mod tests {
             let (mut matches, mut bounds) = (matches.clone(), bounds);
             change(&mut matches, &mut bounds);
             let mut bytes = Vec::new();
-            write(&matches, &mut bytes);
+            write(&matches, bounds.number, &mut bytes);
             let Err(Fault::Corrupt(message)) = read(&bytes, &bounds) else { panic!() };
             message
         };
-        assert!(refused(&|_, bounds| bounds.number = 6).contains("first block"));
+        assert!(refused(&|_, bounds| bounds.number = 5).contains("first block"));
         assert!(refused(&|_, bounds| bounds.own_len += 1).contains("add up"));
         assert!(refused(&|_, bounds| bounds.own_len = 1 << 17).contains("add up"));
         assert!(refused(&|matches, _| matches.clear()).contains("add up"));
-        assert!(refused(&|matches, _| matches[4].start += 1).contains("add up"));
-        assert!(refused(&|matches, _| matches[4].from += 1).contains("beyond"));
+        assert!(refused(&|matches, _| matches[6].start += 1).contains("add up"));
+        assert!(refused(&|matches, _| matches[6].from += 1).contains("beyond"));
         let many = |matches: &mut Vec<DistantMatch>, bounds: &mut Bounds| {
             *matches = (0..17)
                 .map(|i| DistantMatch { start: 32 * i, len: 32, back: i + 1, from: 0 })

@@ -1,18 +1,25 @@
-//! Long-distance matching: takes out of a block what repeats parts of earlier blocks.
+//! Long-distance matching: takes out of a block what repeats parts of earlier blocks, or of itself.
 //!
-//! A **distant match** is a part of a block's contents that equals part of an earlier block. What no distant match covers
-//! are the block's *own bytes*. Distant matches repeat own bytes only, so restoring a block takes the own bytes of a few
-//! blocks, and never a chain of them. The own bytes of a block are compressed like the contents of any other block.
+//! A **distant match** is a part of a block's contents that equals part of an earlier block, or an earlier part of the
+//! same block. What no distant match covers are the block's *own bytes*. Distant matches repeat own bytes only, so
+//! restoring a block takes the own bytes of a few blocks, and never a chain of them. The own bytes of a block are
+//! compressed like the contents of any other block.
+//!
+//! LZ77 finds what a block repeats of itself anyway. The Burrows-Wheeler transform codes it byte by byte, each at a small
+//! price, which adds up.
 //!
 //! | module | what |
 //! |---|---|
 //! | `finder` | finds the distant matches of one block after another |
 //! | `list` | the matches of a block as bytes |
+//! | `coded` | these bytes, coded |
 
+mod coded;
 mod finder;
 mod list;
 
-pub(crate) use finder::Finder;
+pub(crate) use coded::{code, decode};
+pub(crate) use finder::{Finder, LEAST_NEAR_BLOCK};
 pub(crate) use list::{Bounds, parse, write};
 
 use super::{Malformed, OutOfMemory};
@@ -23,24 +30,24 @@ pub(crate) const MIN_LEN: u32 = 32;
 /// The most different blocks that the matches of one block may repeat.
 pub(crate) const MAX_SOURCES: usize = 16;
 
-/// A part of a block's contents that repeats own bytes of an earlier block.
+/// A part of a block's contents that repeats own bytes of an earlier block, or of the same block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DistantMatch {
     /// Where it begins in the contents.
     pub(crate) start: u32,
     /// Its length in bytes.
     pub(crate) len: u32,
-    /// How many blocks before this one the repeated block is, at least 1.
+    /// How many blocks before this one the repeated block is; 0 for this block itself.
     pub(crate) back: u32,
     /// Where the repeated part begins in the own bytes of that block.
     pub(crate) from: u32,
 }
 
-/// The different blocks that `matches` repeat, each as the number of blocks that it is before theirs. The farthest is
-/// first.
+/// The different earlier blocks that `matches` repeat, each as the number of blocks that it is before theirs. The farthest
+/// is first.
 pub(crate) fn sources(matches: &[DistantMatch]) -> Vec<u32> {
     let mut sources = Vec::with_capacity(MAX_SOURCES);
-    for one in matches {
+    for one in matches.iter().filter(|one| one.back > 0) {
         if let Err(place) = sources.binary_search_by(|&back| one.back.cmp(&back)) {
             sources.insert(place, one.back);
         }
@@ -75,7 +82,8 @@ pub(crate) fn put_own(matches: &[DistantMatch], mut own: &[u8], contents: &mut [
     contents[at..].copy_from_slice(own);
 }
 
-/// Fills in the matches that repeat the block `back` blocks before, whose own bytes are `source`.
+/// Fills in the matches that repeat the block `back` blocks before, whose own bytes are `source`. With 0 that is the block
+/// itself.
 ///
 /// # Errors
 /// If a match reaches beyond `source`.

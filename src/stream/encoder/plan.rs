@@ -46,7 +46,8 @@ impl EncodeBasis {
         let engine = Counted::new(engine, statistics, true);
         let mut cost = Cost::of_encoding(&*engine, &recipe, header.block_size());
         if header.reach > 0 {
-            cost.fixed += Finder::memory(header.reach, header.block_size());
+            let is_near = options.is_near();
+            cost.fixed += Finder::memory(header.reach, is_near, header.block_size());
         }
         Ok(Self { header, recipe, engine, cost })
     }
@@ -100,7 +101,10 @@ impl EncodePlan {
         };
         let accelerator =
             gpu.as_ref().and_then(|gpu| Accelerator::new(gpu, job_of_device, &mut share));
-        let finder = (header.reach > 0).then(|| Finder::new(header.reach));
+        let finder = (header.reach > 0).then(|| match options.is_near() {
+            true => Finder::with_near(header.reach, header.block_size()),
+            false => Finder::new(header.reach),
+        });
         let finder =
             finder.transpose().map_err(|refused| Error::OutOfMemory { needed: refused.bytes })?;
         Ok(Self { header, recipe, cost, share, engine, accelerator, job, statistics, finder })

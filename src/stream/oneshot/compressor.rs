@@ -6,6 +6,7 @@ use rayon::ThreadPool;
 use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 
 use super::{append, out_of_memory};
+use crate::codec::distant::LEAST_NEAR_BLOCK;
 use crate::codec::reserve;
 use crate::error::Error;
 use crate::format::{MAX_BLOCKS, MIN_BLOCK_LOG};
@@ -153,7 +154,8 @@ impl Compressor {
         {
             return Err(Error::Changed { declared, seen: input.len() as u64 });
         }
-        let is_long = self.options.long > 0 && input.len() > self.basis.header.block_size();
+        let is_long = self.options.long > 0 && input.len() > self.basis.header.block_size()
+            || self.options.is_near() && input.len() >= LEAST_NEAR_BLOCK;
         if self.options.gpu.is_some() || is_long || self.asks_auto(input.len()) {
             return stream_to(input, writer, &self.options);
         }
