@@ -9,7 +9,7 @@ use pz::internal::filter;
 const LEN: usize = 4 << 20;
 
 /// Each stage alone, and the chains that the choice considers.
-const CHAINS: [&str; 53] = [
+const CHAINS: [&str; 56] = [
     "transpose2",
     "transpose3",
     "transpose4",

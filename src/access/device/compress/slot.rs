@@ -9,6 +9,9 @@ use crate::access::device::Core;
 use crate::gpu::coder::CoderError;
 use crate::gpu::device::DeviceError;
 
+/// The numbers of blocks, and what has become of each.
+type Fetched = (Range<u64>, Vec<Attempt>);
+
 /// Brings the batches of a thread to the device, one after another:
 ///
 /// ```text
@@ -38,7 +41,7 @@ impl<'a> Slot<'a> {
         core: &'d Core,
         coder: &mut Option<Coder<'d>>,
         bytes: &mut Vec<u8>,
-    ) -> Option<(Range<u64>, Vec<Attempt>)> {
+    ) -> Option<Fetched> {
         loop {
             bytes.clear();
             if self.most == 0 {
@@ -60,7 +63,7 @@ impl<'a> Slot<'a> {
         core: &'d Core,
         coder: &mut Option<Coder<'d>>,
         bytes: &mut Vec<u8>,
-    ) -> Result<Option<(Range<u64>, Vec<Attempt>)>, CoderError> {
+    ) -> Result<Option<Fetched>, CoderError> {
         let key = self.job.key();
         let ready = coder.take_if(|coder| !coder.is_for(&key, self.most));
         // Its memory is needed for the next.
