@@ -35,7 +35,7 @@ impl DeviceBuffer {
     /// those that [`compress`](crate::compress) makes of these contents.
     ///
     /// The device encodes, and decodes again to check unless [`Options::verify`] says otherwise. What it does not do, the
-    /// CPU does as the options say: blocks that it gets wrong, everything at level 9, with [`Filter::Auto`] and with [`Options::long_distance`], contents
+    /// CPU does as the options say: blocks that it gets wrong, everything at level 9, with [`Filter::Auto`](crate::Filter::Auto) and with [`Options::long_distance`], contents
     /// of a single block, and a range that does not begin at a multiple of 4 bytes.
     ///
     /// # Errors
