@@ -7,7 +7,7 @@
 //
 // @pz_cost {
 //   threads: N/262144*256
-//   passes: 6
+//   passes: 9
 //   buffers: jobs=32, contents=N
 //   local_mem: 14592
 // }
