@@ -593,7 +593,7 @@ fn filtered_files_follow_the_text_of_the_format() {
         ("dictionary8:2,zdelta2,transpose2", Options::new()),
         ("delta8x4,zdeltadelta8,bits8", Options::new().pipeline(Pipeline::Fse)),
         ("dictionary4:2,delta2,zigzag2", Options::new().pipeline(Pipeline::Bwt)),
-        ("decimal8:2,delta8,dictionary8:1", Options::new().pipeline(Pipeline::Fse)),
+        ("decimal8:2,delta8,dictionary8:2", Options::new().pipeline(Pipeline::Fse)),
     ] {
         for len in [300, 65_536, 100_003, 1_300_001] {
             let part: Vec<u8> = (0..).flat_map(prices).take(len).collect();

@@ -33,8 +33,10 @@ pub(super) struct Job {
     pub(super) contents: Contents,
     header: FrameHeader,
     key: Key,
-    /// What fits the device, and the blocks of a batch of this job.
+    /// What fits the device.
     fitting: Batches,
+    /// How many threads encode, and the most blocks of their batches.
+    slots: u32,
     batch: u32,
     /// The device memory of all batches.
     memory: u64,
@@ -100,18 +102,19 @@ impl Job {
         let fitting = core.encoders().fitting(core, &key, &cost);
         let Some(fitting) = fitting else { return Ok(None) };
         let blocks = contents.len.div_ceil(block_len.into());
-        let slots = u64::from(fitting.slots);
-        // Each slot has something to do. It has up to two batches on the host, and a third may be on its way to the writer.
-        let in_memory = options.memory / (3 * slots * u64::from(block_len));
-        let batch = u64::from(fitting.batch).min(blocks.div_ceil(slots)).min(in_memory);
-        if batch == 0 {
+        // A slot has up to two batches on the host, and a third may be on its way to the writer.
+        let in_memory = options.memory / (3 * u64::from(block_len));
+        let slots = u64::from(fitting.slots).min(in_memory);
+        if slots == 0 {
             return Ok(None);
         }
+        // Each has something to do.
+        let batch = u64::from(fitting.batch).min(blocks.div_ceil(slots)).min(in_memory / slots);
         let memory = cost.memory * batch * slots;
-        let batch = batch as u32;
+        let (slots, batch) = (slots as u32, batch as u32);
         if let Some(statistics) = &options.statistics {
             statistics.device_joins(limits, memory);
-            statistics.on_device(|device| (device.slots, device.batch) = (fitting.slots, batch));
+            statistics.on_device(|device| (device.slots, device.batch) = (slots, batch));
         }
         let mut tail = vec![0; (contents.len % 4) as usize];
         contents.read_exact_at(&mut tail, contents.len & !3)?;
@@ -120,6 +123,7 @@ impl Job {
             header,
             key,
             fitting,
+            slots,
             batch,
             memory,
             tail,
@@ -145,7 +149,7 @@ impl Job {
     pub(super) fn run(self, core: &Arc<Core>, sink: &mut impl Sink) -> Result<u64, Error> {
         let job = Arc::new(self);
         let (mut inlets, mut outlets) = (Vec::new(), Vec::new());
-        for _ in 0..job.fitting.slots {
+        for _ in 0..job.slots {
             let (send, encoded) = sync_channel(1);
             let (written, recycled) = channel();
             inlets.push(Inlet { encoded, written });
@@ -193,7 +197,7 @@ impl Job {
         let engine = CpuEngine::new();
         let blocks = self.contents.len.div_ceil(self.key.block_len.into());
         let batch = u64::from(self.batch);
-        let of_slot = (number..self.batches()).step_by(self.fitting.slots as usize);
+        let of_slot = (number..self.batches()).step_by(self.slots as usize);
         let batches = of_slot.map(|at| at * batch..blocks.min((at + 1) * batch)).collect();
         let mut slot = Slot::new(self, batches, self.batch);
         loop {

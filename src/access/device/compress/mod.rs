@@ -1,14 +1,15 @@
 //! Compresses what lies in a buffer of a device, there.
 //!
 //! ```text
-//! the caller's buffer ─▶ contents ─▶ payloads, packed ─▶ pinned host memory ─▶ writer
-//!                    copy        encode           download            frames
+//! the caller's buffer ─▶ contents ─▶ payloads ─▶ outbox ─▶ pinned host memory ─▶ writer
+//!                    copy        encode      copy     download            frames
 //! ```
 //!
-//! A thread for each of the device's slots takes batches of blocks in turn. The calling thread writes what they make, in
-//! order, or has all threads copy it to memory that the caller gives. The bytes are those of [`compress`](crate::compress): what the device declines, or gets wrong, comes to the host,
-//! which encodes it. So does everything if filters are to be chosen for each block, if
-//! blocks may repeat earlier ones, and at level 9, which tries two codecs.
+//! Threads (`encoders`) take batches of blocks in turns. Each has one batch encoded while it fetches the payloads of the one
+//! before (`slot`, `coder`). The calling thread writes what they make, in order, or has all threads copy it to memory that the
+//! caller gives (`job`, `sink`). The bytes are those of [`compress`](crate::compress): what the device declines, or gets wrong,
+//! comes to the host, which encodes it. So does everything if filters are to be chosen for each block, if blocks may have
+//! distant matches, and at level 9, which tries two codecs.
 
 mod coder;
 mod encoders;
@@ -35,8 +36,13 @@ impl DeviceBuffer {
     /// those that [`compress`](crate::compress) makes of these contents.
     ///
     /// The device encodes, and decodes again to check unless [`Options::verify`] says otherwise. What it does not do, the
-    /// CPU does as the options say: blocks that it gets wrong, everything at level 9, with [`Filter::Auto`](crate::Filter::Auto) and with [`Options::long_distance`], contents
-    /// of a single block, and a range that does not begin at a multiple of 4 bytes.
+    /// CPU does as the options say: blocks that it gets wrong, everything at level 9, with
+    /// [`Filter::Auto`](crate::Filter::Auto) and with [`Options::long_distance`], contents of a single block, and a range that
+    /// does not begin at a multiple of 4 bytes.
+    ///
+    /// The threads that do this, and what they hold of the device's memory, stay for the next call until they have been
+    /// [idle](crate::access::DeviceMemoryOptions::idle) for a while; if they hold more than half of the memory, they give it
+    /// back at once.
     ///
     /// # Errors
     /// [`Error::InvalidRange`], the errors of [`compress`](crate::compress) and of writing. An [`Error::Io`] whose source is
