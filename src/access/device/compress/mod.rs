@@ -77,7 +77,8 @@ impl DeviceBuffer {
     /// let buffer = DeviceMemory::host().allocate(1000)?;
     /// let mut room = [0; 100];
     /// let len = buffer.compress_to_slice(0..1000, &mut room, &pz::Options::new())?;
-    /// assert_eq!(pz::decompress(&room[..len as usize])?, [0; 1000]);
+    /// let restored = pz::decompress(&room[..len as usize], &pz::DecodeOptions::new())?;
+    /// assert_eq!(restored, [0; 1000]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn compress_to_slice(
