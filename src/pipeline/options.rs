@@ -95,8 +95,8 @@ impl Options {
     }
 
     /// Also looks for repetitions of earlier blocks, up to so many bytes back; 0, the default, for none. What repeats
-    /// something itself does not count. At level 9 it also takes out what a block repeats of itself. For archives that hold long stretches of the same data far apart. Encoding and decoding a stream then take
-    /// about as much more memory, but no more than the contents have, if their length is
+    /// something itself does not count. At level 9 it also takes out what a block repeats of itself. For archives that hold
+    /// long stretches of the same data far apart. Encoding and decoding a stream then take about as much more memory, but no more than the contents have, if their length is
     /// [declared](Self::content_size). To read a range, blocks that its blocks repeat are decoded too: at most 16 for each.
     ///
     /// ```

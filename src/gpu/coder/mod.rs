@@ -300,8 +300,8 @@ impl<'d> Encoder<'d> {
     }
 
     /// Copies the contents of several blocks of these lengths, beginning with block 0, from another buffer of the device,
-    /// where they lie one after another from byte `start` on, which is a multiple of 4. All blocks but the last are as long
-    /// as blocks can be. `tail` has what comes after the last whole word.
+    /// where they lie one after another from byte `start` on, which is a multiple of 4. All blocks but the last fill their
+    /// slots. `tail` has what comes after the last whole word.
     ///
     /// # Errors
     /// If the device fails, or the buffer is shorter.
@@ -311,26 +311,19 @@ impl<'d> Encoder<'d> {
         lens: &[u32],
         tail: &[u8],
     ) -> Result<(), CoderError> {
-        let slot = u64::from(self.slot());
         let contents = self.contents();
         let queue = &mut self.batch.queue;
-        let (mut from, mut to) = (start, 0);
-        for blocks in lens.chunk_by(|&len, _| u64::from(len) == slot) {
-            // Where they fill their slots, they are copied together.
-            let len: u64 = blocks.iter().map(|&len| u64::from(len)).sum();
-            let words = len & !3;
-            if !len.is_multiple_of(16) {
-                // As after a copy from the host, zeros follow the contents.
-                queue.clear(contents, to + (len & !15), 16)?;
-            }
-            queue.copy((buffer, from), (contents, to), words)?;
-            if !len.is_multiple_of(4) {
-                let mut word = [0; 4];
-                word.iter_mut().zip(tail).for_each(|(byte, own)| *byte = *own);
-                queue.write(contents, to + words, &word)?;
-            }
-            from += len;
-            to += slot * blocks.len() as u64;
+        let len: u64 = lens.iter().map(|&len| u64::from(len)).sum();
+        let words = len & !3;
+        if !len.is_multiple_of(16) {
+            // As after a copy from the host, zeros follow the contents.
+            queue.clear(contents, len & !15, 16)?;
+        }
+        queue.copy((buffer, start), (contents, 0), words)?;
+        if !len.is_multiple_of(4) {
+            let mut word = [0; 4];
+            word.iter_mut().zip(tail).for_each(|(byte, own)| *byte = *own);
+            queue.write(contents, words, &word)?;
         }
         Ok(())
     }

@@ -30,7 +30,8 @@ pub(crate) struct Passes {
 
 impl Passes {
     /// The passes of `chain`; `None` if that is left to the host. Devices round divisions as they like, so decimal
-    /// floats are; values are listed in a hash table; and an encoder runs a module only where it compares the result at once, on the CPU.
+    /// floats are; lists of values need a hash table; and an encoder runs a module only where it compares the result at
+    /// once, on the CPU.
     pub(crate) fn of(chain: &FilterChain) -> Option<Self> {
         let mut passes = Self { unit_log: chain.unit_len().ilog2(), words: [0; MAX_STAGES] };
         let mut stages = chain.stages().peekable();

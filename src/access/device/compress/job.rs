@@ -78,6 +78,19 @@ pub(super) struct Outlet {
     recycled: Receiver<Encoded>,
 }
 
+impl Encoded {
+    /// The blocks, each with its payload and whether its frame ends with it: the last one's does if these are the last.
+    pub(super) fn payloads(
+        &self,
+        are_last: bool,
+    ) -> impl Iterator<Item = (&EncodedOne, &[u8], bool)> {
+        let last = self.blocks.len().saturating_sub(1);
+        self.blocks.iter().enumerate().map(move |(number, block)| {
+            (block, &self.bytes[block.at.clone()], are_last && number == last)
+        })
+    }
+}
+
 impl Job {
     /// `None` if the host is to compress these contents.
     pub(super) fn new(

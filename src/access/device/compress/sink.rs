@@ -37,10 +37,7 @@ impl<W: Write> Sink for Stream<W> {
         batch: &Encoded,
         is_last: bool,
     ) -> Result<(), Error> {
-        for (left, EncodedOne { coded, content_len, at }) in
-            (0..batch.blocks.len()).rev().zip(&batch.blocks)
-        {
-            let (payload, is_last) = (&batch.bytes[at.clone()], is_last && left == 0);
+        for (EncodedOne { coded, content_len, .. }, payload, is_last) in batch.payloads(is_last) {
             frames.one_of_several(&mut self.0, *coded, *content_len, payload, is_last)?;
         }
         Ok(())
@@ -86,14 +83,11 @@ impl Sink for Room<'_> {
         is_last: bool,
     ) -> Result<(), Error> {
         let mut copies = Vec::new();
-        for (left, EncodedOne { coded, content_len, at }) in
-            (0..batch.blocks.len()).rev().zip(&batch.blocks)
-        {
-            let payload = &batch.bytes[at.clone()];
+        for (EncodedOne { coded, content_len, .. }, payload, is_last) in batch.payloads(is_last) {
             let header = frames.begin_block(self, *coded, *content_len, payload.len())?;
             self.write_all(&header.to_bytes())?;
             copies.push((self.take(payload.len()), payload));
-            frames.end_block(self, &header, is_last && left == 0)?;
+            frames.end_block(self, &header, is_last)?;
         }
         copies.into_par_iter().for_each(|(to, from)| to.copy_from_slice(&from[..to.len()]));
         Ok(())
