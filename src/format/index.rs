@@ -8,7 +8,7 @@ use super::{Fault, Footer, FrameHeader, INDEX_MARKER, Single, footer};
 use crate::codec::{OutOfMemory, reserve};
 
 /// Collects the index and the footer for an encoder, block by block.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct IndexWriter {
     /// Little-endian lengths of the blocks so far.
     entries: Vec<u8>,

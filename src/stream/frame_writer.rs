@@ -17,7 +17,7 @@ use crate::pipeline::engine::Coded;
 const SMALL: usize = 1 << 12;
 
 /// Writes headers, blocks, indices and footers. When a frame is full, another begins.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct FrameWriter {
     header: FrameHeader,
     /// Length of the contents of this frame and all after it, if known.

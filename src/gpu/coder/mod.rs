@@ -36,7 +36,6 @@ pub use super::model::cost::CostError;
 pub use super::model::plan::PlanError;
 pub use super::model::predict::StageTime;
 pub use super::stages::lz77_decode::Needs;
-pub(crate) use batch::read_ranges;
 pub use decoder::{DecodedBlock, Decoder, PayloadPlace};
 pub(crate) use range_decoder::{Origin, Part, RangeDecoder, RawBlock, max_blocks};
 pub use work::Encoding;
@@ -428,15 +427,10 @@ impl<'d> Encoder<'d> {
         Ok(self.batch.read("packed", ranges, take)?)
     }
 
-    /// Copies the payloads of the batch that was submitted last to another buffer of the device, when they are there.
-    ///
-    /// # Errors
-    /// If the device fails, or the buffer is shorter than the one for payloads.
-    pub(crate) fn copy_payloads(&mut self, to: BufferId) -> Result<(), CoderError> {
-        let payloads = self.payloads();
-        let bytes = BufferBytes::of(&self.batch.plan, "packed").payloads;
-        self.batch.queue.copy((payloads, 0), (to, 0), bytes)?;
-        Ok(self.batch.queue.flush()?)
+    /// Has payloads written to `buffer` from now on. The encoder was made with a buffer of the caller's for them, and this is
+    /// one as large.
+    pub(crate) fn set_payloads(&mut self, buffer: BufferId) {
+        self.batch.memory.replace("packed", buffer);
     }
 
     /// Makes a decoder that reads this encoder's payloads in place. It writes the contents to memory that the encoder

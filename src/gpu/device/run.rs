@@ -9,8 +9,8 @@ pub struct Memory<'d> {
     names: Vec<&'static str>,
     buffers: Vec<BufferId>,
     bytes: u64,
-    /// The caller's buffers, which are not freed.
-    borrowed: Vec<BufferId>,
+    /// Whether each is the caller's, and not to be freed.
+    borrowed: Vec<bool>,
 }
 
 impl<'d> Memory<'d> {
@@ -37,13 +37,14 @@ impl<'d> Memory<'d> {
             names: Vec::new(),
             buffers: Vec::new(),
             bytes: plan.memory(),
-            borrowed: borrowed.iter().map(|(_, id)| *id).collect(),
+            borrowed: Vec::new(),
         };
         for buffer in &plan.buffers {
             let given = borrowed.iter().find(|(name, _)| *name == buffer.name);
             let id = given.map_or_else(|| device.allocate(buffer.bytes), |(_, id)| Ok(*id))?;
             memory.buffers.push(id);
             memory.names.push(buffer.name);
+            memory.borrowed.push(given.is_some());
         }
         Ok(memory)
     }
@@ -67,6 +68,17 @@ impl<'d> Memory<'d> {
         self.find(name).unwrap_or_else(|| panic!("the plan has no buffer '{name}'"))
     }
 
+    /// Has the next plans use `other` in the place of the buffer named `name`, which it returns. If that was not borrowed, the
+    /// caller puts it back.
+    ///
+    /// # Panics
+    /// If the plan has no such buffer.
+    pub fn replace(&mut self, name: &str, other: BufferId) -> BufferId {
+        let at = self.names.iter().position(|own| *own == name);
+        let at = at.unwrap_or_else(|| panic!("the plan has no buffer '{name}'"));
+        std::mem::replace(&mut self.buffers[at], other)
+    }
+
     fn get(&self, buffer: Buffer) -> BufferId {
         self.buffers[buffer.0]
     }
@@ -74,9 +86,8 @@ impl<'d> Memory<'d> {
 
 impl Drop for Memory<'_> {
     fn drop(&mut self) {
-        for &buffer in self.buffers.iter().filter(|buffer| !self.borrowed.contains(buffer)) {
-            self.device.free(buffer);
-        }
+        let own = self.buffers.iter().zip(&self.borrowed).filter(|(_, is_borrowed)| !**is_borrowed);
+        own.for_each(|(buffer, _)| self.device.free(*buffer));
     }
 }
 

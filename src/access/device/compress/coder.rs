@@ -1,23 +1,21 @@
-//! The encoder of a thread, and what brings its payloads to the host.
+//! The encoder of a thread, and what checks its payloads.
 
 use std::ops::Range;
 
-use crc32c::crc32c_append;
-
-use super::job::{Attempt, Job};
+use super::job::Job;
 use crate::access::device::Core;
+use crate::codec;
 use crate::codec::filter::{Filter, FilterChain};
-use crate::codec::{self, Codec};
-use crate::format::Method;
 use crate::gpu::coder::{
     BufferBytes, Buffers, CoderError, Decoder, EncodedBlock, Encoder, Needs, PayloadPlace,
-    read_ranges,
 };
-use crate::gpu::device::{BufferId, Device, DeviceError, Limits, Queue};
+use crate::gpu::device::{BufferId, Device, DeviceError, HostMemory, Limits, Queue};
 use crate::gpu::model::budget::BlockCost;
 use crate::gpu::model::plan::{PlanError, Shape};
 use crate::gpu::stages::pipelines;
-use crate::pipeline::engine::Coded;
+
+/// Pinned memory is made in multiples of this many bytes.
+const PIECE: usize = 4 << 20;
 
 /// Encodes batches one after another. While one is being encoded, the payloads of the one before come to the host: the
 /// device has copied them to another buffer, one of two outboxes, which the batches use in turns.
@@ -26,6 +24,7 @@ pub(super) struct Coder<'d> {
     /// The most blocks at once.
     blocks: u32,
     encoder: Encoder<'d>,
+    device: &'d dyn Device,
     /// Copies from the outboxes.
     queue: Box<dyn Queue + 'd>,
     /// Decodes copies of what is in the outboxes.
@@ -33,8 +32,9 @@ pub(super) struct Coder<'d> {
     outboxes: [Outbox<'d>; 2],
     /// The one for the batch that was started last.
     last: usize,
-    method: Method,
     filters: Option<FilterChain>,
+    /// Memory that batches come to the host in, from one job to the next.
+    pub(super) pinned: Option<HostMemory>,
 }
 
 /// What a coder is made for.
@@ -45,11 +45,18 @@ pub(super) struct Key {
     pub(super) verifies: bool,
 }
 
-/// A batch that has been encoded.
-pub(super) struct Batch {
-    encoded: Vec<EncodedBlock>,
-    /// The number of its outbox.
+/// A batch that has been encoded, and the number of its outbox.
+pub(super) struct Encoded {
+    blocks: Vec<EncodedBlock>,
     outbox: usize,
+}
+
+/// A batch on the host.
+pub(super) struct Batch {
+    /// Its blocks; `None` where the device is wrong.
+    pub(super) blocks: Vec<Option<EncodedBlock>>,
+    /// The payloads, at the same offsets as on the device.
+    pub(super) bytes: HostMemory,
 }
 
 /// A buffer for the payloads of a batch, freed when dropped.
@@ -71,12 +78,12 @@ impl Drop for Outbox<'_> {
 }
 
 impl Key {
-    /// The cost of a block, its part of the outboxes included.
+    /// The cost of a block, its part of the second outbox included.
     pub(super) fn cost(&self, limits: &Limits) -> Result<BlockCost, PlanError> {
         let Self { recipe, block_len, verifies } = *self;
         let encode = BlockCost::of(|shape| pipelines::encode(limits, &recipe, shape), block_len)?;
-        let outboxes = 2 * self.outbox_bytes(limits, 1)?;
-        let encode = BlockCost { memory: encode.memory + outboxes, ..encode };
+        let outbox = self.outbox_bytes(limits, 1)?;
+        let encode = BlockCost { memory: encode.memory + outbox, ..encode };
         if !verifies {
             return Ok(encode);
         }
@@ -97,29 +104,25 @@ impl<'d> Coder<'d> {
     /// A coder for up to `blocks` blocks at once.
     pub(super) fn new(core: &'d Core, key: Key, blocks: u32) -> Result<Self, CoderError> {
         let Key { recipe, block_len, verifies } = key;
-        let declined = |what: &str| CoderError::Plan(PlanError::Declined(what.into()));
-        let method = match recipe.codec {
-            Codec::Lz77(_) => Method::Lz77,
-            Codec::Bwt(_) => Method::Bwt,
-            Codec::Store | Codec::Smallest(_) => return Err(declined("several codecs, or none")),
-        };
-        let filters = match recipe.filter {
-            Filter::Chain(chain) => Some(chain),
-            Filter::None | Filter::Auto => None,
-        };
         let device = core.pool();
         let shape = Shape::new(blocks, block_len);
-        let encoder = Encoder::with_recipe(device, recipe, shape, Buffers::default())?;
+        let bytes = key.outbox_bytes(device.limits(), blocks)?;
+        let outbox = || Outbox::new(device, bytes);
+        let outboxes = [outbox()?, outbox()?];
+        let payloads = Buffers { payloads: Some(outboxes[0].buffer), ..Buffers::default() };
+        let encoder = Encoder::with_recipe(device, recipe, shape, payloads)?;
         let decoding = pipelines::decoding(&recipe);
         let checker = match verifies {
             true => Some(Decoder::new(device, decoding, block_len, blocks, Buffers::default())?),
             false => None,
         };
-        let bytes = key.outbox_bytes(device.limits(), blocks)?;
-        let outbox = || Outbox::new(device, bytes);
-        let outboxes = [outbox()?, outbox()?];
         let queue = device.queue()?;
-        Ok(Self { key, blocks, encoder, queue, checker, outboxes, last: 0, method, filters })
+        let filters = match recipe.filter {
+            Filter::Chain(chain) => Some(chain),
+            Filter::None | Filter::Auto => None,
+        };
+        let (last, pinned) = (0, None);
+        Ok(Self { key, blocks, encoder, device, queue, checker, outboxes, last, filters, pinned })
     }
 
     /// Whether it is made for this, and for at least so many blocks.
@@ -132,81 +135,73 @@ impl<'d> Coder<'d> {
     pub(super) fn start(&mut self, job: &Job, numbers: Range<u64>) -> Result<(), CoderError> {
         let lens: Vec<_> = numbers.clone().map(|number| job.block(number).1).collect();
         let start = job.contents.start + job.block(numbers.start).0;
-        self.encoder.copy_from((job.contents.buffer.id(), start), &lens, &job.tail)?;
-        self.encoder.submit(&lens)?;
         self.last = 1 - self.last;
-        // All that payloads may take: how much they do, the host does not know yet.
-        self.encoder.copy_payloads(self.outboxes[self.last].buffer)
+        self.encoder.set_payloads(self.outboxes[self.last].buffer);
+        self.encoder.copy_from((job.contents.buffer.id(), start), &lens, &job.tail)?;
+        self.encoder.submit(&lens)
     }
 
     /// Waits for the batch that was started last.
-    pub(super) fn wait(&mut self) -> Result<Batch, CoderError> {
-        Ok(Batch { encoded: self.encoder.wait()?, outbox: self.last })
+    pub(super) fn wait(&mut self) -> Result<Encoded, CoderError> {
+        Ok(Encoded { blocks: self.encoder.wait()?, outbox: self.last })
     }
 
-    /// Copies the payloads of a batch to `bytes`. Returns what has become of each of its blocks, whose contents have these
-    /// lengths.
+    /// Copies the payloads of a batch to pinned memory, and has the device decode them, if it is to check. The blocks'
+    /// contents have these lengths.
     pub(super) fn fetch(
         &mut self,
-        Batch { encoded, outbox }: &Batch,
+        Encoded { blocks, outbox }: &Encoded,
         lens: impl Iterator<Item = u32>,
-        bytes: &mut Vec<u8>,
-    ) -> Result<Vec<Attempt>, CoderError> {
-        let (method, filters) = (self.method, self.filters);
-        let ranges: Vec<_> = encoded
-            .iter()
-            .filter_map(|block| block.payload.map(|(start, len)| (start, len as usize)))
-            .collect();
-        let total: usize = ranges.iter().map(|(_, len)| len).sum();
-        let refused = |_| DeviceError::OutOfMemory { bytes: total as u64 };
-        codec::reserve_huge(bytes, total).map_err(refused)?;
-        let mut crcs = vec![0; ranges.len()];
+    ) -> Result<Batch, CoderError> {
         let outbox = self.outboxes[*outbox].buffer;
-        read_ranges(&mut *self.queue, outbox, &ranges, |number, piece| {
-            bytes.extend_from_slice(piece);
-            crcs[number] = crc32c_append(crcs[number], piece);
-        })?;
-        let mut crcs = crcs.into_iter();
-        let mut at = 0;
-        let (mut results, mut places, mut owns) = (Vec::new(), Vec::new(), Vec::new());
-        for (EncodedBlock { payload, payload_crc, content_crc }, content_len) in
-            encoded.iter().copied().zip(lens)
-        {
-            let Some((start, payload_len)) = payload else {
-                results.push(Some((Coded::stored(content_crc), at..at)));
-                continue;
-            };
-            let own = at..at + payload_len as usize;
-            at = own.end;
-            let coded = Coded { method, filters, payload_crc, content_crc };
-            // What arrived is what the device has.
-            let is_right = crcs.next() == Some(payload_crc) && own.end <= bytes.len();
-            places.push(PayloadPlace { start, payload_len, content_len, position: 0, filters });
-            owns.push(own.clone());
-            results.push(is_right.then_some((coded, own)));
-        }
-        let Some(checker) = self.checker.as_mut().filter(|_| !places.is_empty()) else {
-            return Ok(results);
+        let ends = blocks
+            .iter()
+            .filter_map(|block| block.payload)
+            .map(|(start, len)| start + u64::from(len));
+        let len = ends.max().unwrap_or(0).next_multiple_of(4) as usize;
+        let mut bytes = match self.pinned.take().filter(|bytes| bytes.len() >= len) {
+            Some(bytes) => bytes,
+            None => self.device.host_memory(len.next_multiple_of(PIECE))?,
         };
+        if len > 0 {
+            self.queue.read(outbox, 0, &mut bytes[..len])?;
+        }
+        let sound = self.check(outbox, blocks, lens, &bytes)?;
+        let blocks = blocks.iter().zip(sound).map(|(block, is_sound)| is_sound.then_some(*block));
+        Ok(Batch { blocks: blocks.collect(), bytes })
+    }
+
+    /// Decodes the payloads in an outbox, which are also on the host. Returns for each block whether it is right.
+    fn check(
+        &mut self,
+        outbox: BufferId,
+        blocks: &[EncodedBlock],
+        lens: impl Iterator<Item = u32>,
+        bytes: &[u8],
+    ) -> Result<Vec<bool>, CoderError> {
+        let Some(checker) = &mut self.checker else { return Ok(vec![true; blocks.len()]) };
         checker.clear();
-        for (own, place) in owns.into_iter().zip(&mut places) {
-            let payload = bytes.get(own).unwrap_or_default();
-            checker.expect(Needs::of(payload, place.content_len as usize));
+        let (position, filters) = (0, self.filters);
+        let mut places = Vec::with_capacity(blocks.len());
+        for (block, content_len) in blocks.iter().zip(lens) {
+            let Some((start, payload_len)) = block.payload else { continue };
+            places.push(PayloadPlace { start, payload_len, content_len, position, filters });
+            let payload = &bytes[start as usize..][..payload_len as usize];
+            checker.expect(Needs::of(payload, content_len as usize));
+        }
+        if places.is_empty() {
+            return Ok(vec![true; blocks.len()]);
         }
         checker.take(outbox, &mut places)?;
         let mut decoded = checker.decode(&places)?.into_iter();
-        for result in &mut results {
-            let is_stored = matches!(result, Some((coded, _)) if coded.method == Method::Store);
-            let Some(decoded) = (if is_stored { None } else { decoded.next() }) else { continue };
-            let is_sound = |coded: &Coded| {
-                decoded.is_decoded
-                    && (decoded.payload_crc, decoded.content_crc)
-                        == (coded.payload_crc, coded.content_crc)
-            };
-            if !result.as_ref().is_some_and(|(coded, _)| is_sound(coded)) {
-                *result = None;
-            }
-        }
-        Ok(results)
+        let is_sound = |block: &EncodedBlock| {
+            block.payload.is_none()
+                || decoded.next().is_some_and(|decoded| {
+                    decoded.is_decoded
+                        && (decoded.payload_crc, decoded.content_crc)
+                            == (block.payload_crc, block.content_crc)
+                })
+        };
+        Ok(blocks.iter().map(is_sound).collect())
     }
 }

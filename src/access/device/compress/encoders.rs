@@ -7,10 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use super::coder::{Coder, Key};
-use super::job::{Job, Outlet};
+use super::job::Job;
+use super::slot::Outlet;
 use crate::access::device::Core;
 use crate::gpu::device::{Device, DeviceError, budget_now};
 use crate::gpu::model::budget::{Batches, BlockCost, batches};
+
+/// How many times as many threads encode as fill a device.
+const MORE_SLOTS: u32 = 2;
 
 /// The threads of a device, each with a coder.
 #[derive(Default)]
@@ -63,13 +67,14 @@ impl Encoders {
         // Those coders give way to the new ones.
         let held = kept.map_or(0, |(.., bytes)| bytes / 8 * 7);
         let budget = budget_now(device, None).saturating_add(held).min(core.budget());
-        let Batches { slots, batch } = batches(device.limits(), budget, cost)?;
+        let limits = device.limits();
+        // They stay, so others get the rest.
+        let most = batches(limits, budget.min(limits.memory / 2), cost);
+        let Batches { slots, batch } = most.or_else(|| batches(limits, budget, cost))?;
         // More threads with shorter batches: each has a batch that is encoded, while it fetches another, and little is left
         // to fetch at the end.
-        Some(match batch {
-            1 => Batches { slots, batch },
-            _ => Batches { slots: 2 * slots, batch: batch / 2 },
-        })
+        let times = MORE_SLOTS.min(batch);
+        Some(Batches { slots: times * slots, batch: batch / times })
     }
 
     /// Has `job` done by a thread for each outlet.
@@ -83,7 +88,7 @@ impl Encoders {
     ) -> (Ended, Result<(), DeviceError>) {
         let (done, ended) = mpsc::channel();
         let mut state = core.encoders().lock();
-        state.kept = job.kept(core.device().limits());
+        state.kept = Some(job.kept());
         for (number, outlet) in (0..).zip(outlets) {
             let task = Task { job: Arc::clone(job), number, outlet, _done: done.clone() };
             if let Err(error) = state.give(core, task) {
@@ -129,7 +134,7 @@ fn run(core: &Arc<Core>, tasks: &Receiver<Task>) {
             Ok(Task { job, number, outlet, _done }) => {
                 let work = || job.work(core, &mut coder, number, &outlet);
                 let has_panicked = catch_unwind(AssertUnwindSafe(work)).is_err();
-                if has_panicked || job.kept(core.device().limits()).is_none() {
+                if has_panicked {
                     release(core, &mut coder);
                 }
             }

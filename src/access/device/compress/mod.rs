@@ -1,21 +1,24 @@
 //! Compresses what lies in a buffer of a device, there.
 //!
 //! ```text
-//! the caller's buffer ─▶ contents ─▶ payloads ─▶ outbox ─▶ pinned host memory ─▶ writer
-//!                    copy        encode      copy     download            frames
+//! the caller's buffer ─▶ contents ─▶ payloads ─▶ outbox ─▶ pinned host memory ─▶ output
+//!                    copy        encode      copy     download            copy
 //! ```
 //!
 //! Threads (`encoders`) take batches of blocks in turns. Each has one batch encoded while it fetches the payloads of the one
-//! before (`slot`, `coder`). The calling thread writes what they make, in order, or has all threads copy it to memory that the
-//! caller gives (`job`, `sink`). The bytes are those of [`compress`](crate::compress): what the device declines, or gets wrong,
-//! comes to the host, which encodes it. So does everything if filters are to be chosen for each block, if blocks may have
-//! distant matches, and at level 9, which tries two codecs.
+//! before, and has them checked (`slot`, `coder`). The calling thread (`writing`) lays out one batch after another in the
+//! output (`layout`, `sink`), and has all threads copy the payloads there. The bytes are those of
+//! [`compress`](crate::compress): what the device declines, or gets wrong, the host encodes (`blocks`). So it does everything if
+//! filters are to be chosen for each block, if blocks may have distant matches, and at level 9, which tries two codecs.
 
+mod blocks;
 mod coder;
 mod encoders;
 mod job;
+mod layout;
 mod sink;
 mod slot;
+mod writing;
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -41,8 +44,8 @@ impl DeviceBuffer {
     /// does not begin at a multiple of 4 bytes.
     ///
     /// The threads that do this, and what they hold of the device's memory, stay for the next call until they have been
-    /// [idle](crate::access::DeviceMemoryOptions::idle) for a while; if they hold more than half of the memory, they give it
-    /// back at once.
+    /// [idle](crate::access::DeviceMemoryOptions::idle) for a while. They hold up to half of the device's memory, or what a
+    /// single block takes.
     ///
     /// # Errors
     /// [`Error::InvalidRange`], the errors of [`compress`](crate::compress) and of writing. An [`Error::Io`] whose source is
@@ -63,7 +66,7 @@ impl DeviceBuffer {
         writer: impl Write,
         options: &Options,
     ) -> Result<u64, Error> {
-        self.compress(range, Stream(writer), options)
+        self.compress(range, Stream::new(writer), options)
     }
 
     /// The same as [`DeviceBuffer::compress_to`], to memory, which several threads fill at once. Returns how many bytes there
@@ -87,7 +90,7 @@ impl DeviceBuffer {
         room: &mut [u8],
         options: &Options,
     ) -> Result<u64, Error> {
-        self.compress(range, Room(room), options)
+        self.compress(range, Room::new(room), options)
     }
 
     fn compress(

@@ -2,20 +2,19 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::mpsc::{Receiver, Sender};
 
-use super::coder::{Batch, Coder};
-use super::job::{Attempt, Job};
+use super::coder::{Batch, Coder, Encoded};
+use super::job::Job;
 use crate::access::device::Core;
+use crate::clock::Instant;
 use crate::gpu::coder::CoderError;
-use crate::gpu::device::DeviceError;
+use crate::gpu::device::{DeviceError, HostMemory};
 
-/// The numbers of blocks, and what has become of each.
-type Fetched = (Range<u64>, Vec<Attempt>);
-
-/// Brings the batches of a thread to the device, one after another:
+/// Brings the batches of a thread to the device and back, one after another:
 ///
 /// ```text
-/// left ─▶ encoding ─▶ outbox ─▶ host
+/// left ─▶ encoding ─▶ encoded ─▶ host
 /// ```
 pub(super) struct Slot<'a> {
     job: &'a Job,
@@ -23,68 +22,104 @@ pub(super) struct Slot<'a> {
     left: VecDeque<Range<u64>>,
     /// Those that are being encoded.
     encoding: Option<Range<u64>>,
-    /// Those that have been encoded.
-    outbox: Option<(Range<u64>, Batch)>,
+    /// Those that have been encoded, and are still on the device.
+    encoded: Option<(Range<u64>, Encoded)>,
     /// The most blocks at once; 0 when the device is not to be used any more.
     most: u32,
 }
 
+/// What has become of some blocks.
+pub(super) struct Made {
+    pub(super) numbers: Range<u64>,
+    /// `None` if the device has made nothing of them.
+    pub(super) batch: Option<Batch>,
+    /// When their thread began to wait for them.
+    pub(super) begun: Instant,
+}
+
+/// The ends of a thread's channels.
+pub(super) struct Outlet {
+    pub(super) made: Sender<Made>,
+    /// The memory of batches that have been written.
+    pub(super) written: Receiver<HostMemory>,
+}
+
 impl<'a> Slot<'a> {
     pub(super) fn new(job: &'a Job, left: VecDeque<Range<u64>>, most: u32) -> Self {
-        Self { job, left, encoding: None, outbox: None, most }
+        Self { job, left, encoding: None, encoded: None, most }
     }
 
-    /// What has become of the next blocks, whose payloads it puts into `bytes`, and their numbers; `None` after the last.
-    /// The device encodes those after them meanwhile. All blocks of which the device makes nothing are left to the host.
-    pub(super) fn next<'d>(
-        &mut self,
+    /// Encodes all batches, unless nobody waits for them any more.
+    pub(super) fn run<'d>(
+        mut self,
         core: &'d Core,
         coder: &mut Option<Coder<'d>>,
-        bytes: &mut Vec<u8>,
-    ) -> Option<Fetched> {
-        loop {
-            bytes.clear();
-            if self.most == 0 {
-                let numbers = self.take(1)?;
-                return Some((numbers.clone(), numbers.map(|_| None).collect()));
+        outlet: &Outlet,
+    ) {
+        while let Some(made) = self.next(core, coder) {
+            let has_batch = made.batch.is_some();
+            if outlet.made.send(made).is_err() {
+                break;
             }
-            match self.advance(core, coder, bytes) {
+            // By now the device is busy with the next.
+            let back = if has_batch { outlet.written.recv().ok() } else { None };
+            if let Some(coder) = coder {
+                coder.pinned = back;
+            }
+        }
+        // The device is not to read the contents any more.
+        if self.encoding.is_some() && coder.as_mut().is_some_and(|coder| coder.wait().is_err()) {
+            *coder = None;
+        }
+    }
+
+    /// What has become of the next blocks; `None` after the last. The device encodes those after them meanwhile. All blocks
+    /// of which the device makes nothing are left to the host.
+    fn next<'d>(&mut self, core: &'d Core, coder: &mut Option<Coder<'d>>) -> Option<Made> {
+        let begun = Instant::now();
+        loop {
+            if self.most == 0 {
+                let numbers = self.left.pop_front()?;
+                return Some(Made { numbers, batch: None, begun });
+            }
+            match self.advance(core, coder) {
                 Ok(None) if self.encoding.is_none() => return None,
                 Ok(None) => {}
-                Ok(fetched) => return fetched,
+                Ok(Some((numbers, batch))) => {
+                    return Some(Made { numbers, batch: Some(batch), begun });
+                }
                 Err(error) => self.start_over(core, coder, &error),
             }
         }
     }
 
-    /// Lets everything move by one place. Returns what has come to the host.
+    /// Waits for the batch that is being encoded, starts the next, and fetches the first.
     fn advance<'d>(
         &mut self,
         core: &'d Core,
         coder: &mut Option<Coder<'d>>,
-        bytes: &mut Vec<u8>,
-    ) -> Result<Option<Fetched>, CoderError> {
+    ) -> Result<Option<(Range<u64>, Batch)>, CoderError> {
         let key = self.job.key();
-        let ready = coder.take_if(|coder| !coder.is_for(&key, self.most));
+        let unfit = coder.take_if(|coder| !coder.is_for(&key, self.most));
         // Its memory is needed for the next.
-        drop(ready);
+        drop(unfit);
         let coder = match coder {
             Some(coder) => coder,
             None => coder.insert(Coder::new(core, key, self.most)?),
         };
         if let Some(numbers) = &self.encoding {
-            let batch = coder.wait()?;
-            self.outbox = Some((numbers.clone(), batch));
+            let encoded = coder.wait()?;
+            self.encoded = Some((numbers.clone(), encoded));
             self.encoding = None;
         }
         if let Some(numbers) = self.take(self.most) {
             self.encoding = Some(numbers.clone());
             coder.start(self.job, numbers)?;
         }
-        let Some((numbers, batch)) = &self.outbox else { return Ok(None) };
+        let Some((numbers, encoded)) = &self.encoded else { return Ok(None) };
         let lens = numbers.clone().map(|number| self.job.block(number).1);
-        let attempts = coder.fetch(batch, lens, bytes)?;
-        Ok(self.outbox.take().map(|(numbers, _)| (numbers, attempts)))
+        let batch = coder.fetch(encoded, lens)?;
+        Ok(self.encoded.take().map(|(numbers, _)| (numbers, batch)))
     }
 
     /// Up to `most` blocks that are left.
@@ -97,23 +132,16 @@ impl<'a> Slot<'a> {
         Some(start..cut)
     }
 
-    /// After an error: what was on its way is encoded again, by fewer blocks at once if there was too little memory, or else
+    /// After an error: what is being encoded is encoded again, by fewer blocks at once if there was too little memory, or else
     /// by the host.
     fn start_over(&mut self, core: &Core, coder: &mut Option<Coder<'_>>, error: &CoderError) {
-        let outbox = self.outbox.take().map(|(numbers, _)| numbers);
-        for numbers in [self.encoding.take(), outbox].into_iter().flatten() {
+        let encoded = self.encoded.take().map(|(numbers, _)| numbers);
+        for numbers in [self.encoding.take(), encoded].into_iter().flatten() {
             self.left.push_front(numbers);
         }
         *coder = None;
         core.trim();
         let has_memory = !matches!(error, CoderError::Device(DeviceError::OutOfMemory { .. }));
         self.most = if has_memory { 0 } else { self.most / 2 };
-    }
-
-    /// Waits until the device does not read the contents any more.
-    pub(super) fn settle(self, coder: &mut Option<Coder<'_>>) {
-        if self.encoding.is_some() && coder.as_mut().is_some_and(|coder| coder.wait().is_err()) {
-            *coder = None;
-        }
     }
 }

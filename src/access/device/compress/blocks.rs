@@ -1,0 +1,113 @@
+//! What becomes of the blocks of a batch.
+
+use std::io;
+use std::ops::Range;
+
+use crc32c::crc32c;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+
+use super::job::Job;
+use crate::error::Error;
+use crate::format::Method;
+use crate::gpu::coder::EncodedBlock;
+use crate::gpu::device::DeviceError;
+use crate::pipeline::buffer::zeroed;
+use crate::pipeline::cpu::CpuEngine;
+use crate::pipeline::engine::{Coded, EncodeJob, Engine};
+use crate::pipeline::modules::refusal;
+use crate::stream::ReadAt;
+
+/// A block that has been encoded.
+pub(super) struct Block {
+    pub(super) coded: Coded,
+    pub(super) content_len: u32,
+    pub(super) payload: Payload,
+}
+
+/// Where a payload is.
+pub(super) enum Payload {
+    /// In the memory of its batch.
+    Batch(Range<usize>),
+    /// On the host: a payload that the host has made, or contents that are stored.
+    Host(Vec<u8>),
+}
+
+impl Block {
+    pub(super) fn payload_len(&self) -> usize {
+        match &self.payload {
+            Payload::Batch(range) => range.len(),
+            Payload::Host(bytes) => bytes.len(),
+        }
+    }
+}
+
+/// Encodes what a device leaves to the host.
+pub(super) struct Host<'a> {
+    job: &'a Job,
+    engine: CpuEngine,
+}
+
+impl<'a> Host<'a> {
+    pub(super) fn new(job: &'a Job) -> Self {
+        Self { job, engine: CpuEngine::new() }
+    }
+
+    /// The blocks `numbers`, of each of which the device has made this, if anything.
+    pub(super) fn complete(
+        &self,
+        numbers: Range<u64>,
+        encoded: &[Option<EncodedBlock>],
+    ) -> Result<Vec<Block>, Error> {
+        let made = |at: usize| encoded.get(at).copied().flatten();
+        let count = (numbers.end - numbers.start) as usize;
+        let block = |at| self.block(numbers.start + at as u64, made(at));
+        (0..count).into_par_iter().map(block).collect()
+    }
+
+    /// Block `number`, of which the device has `made` this. What it has stored, and what may be one repeated byte, which
+    /// has a method of its own, comes to the host.
+    pub(super) fn block(&self, number: u64, made: Option<EncodedBlock>) -> Result<Block, Error> {
+        let (offset, content_len) = self.job.block(number);
+        let in_batch = |made: &EncodedBlock| {
+            let (coded, (start, len)) = (self.job.coded(made), made.payload?);
+            let range = start as usize..start as usize + len as usize;
+            Some(Block { coded, content_len, payload: Payload::Batch(range) })
+        };
+        let mut block = made.as_ref().and_then(in_batch);
+        if let Some(block) = block.take_if(|block| !is_tiny(block.payload_len(), content_len)) {
+            return Ok(block);
+        }
+        let len = content_len as usize;
+        let refused = |_| Error::OutOfMemory { needed: len as u64 };
+        let mut contents = zeroed(len).map_err(refused)?;
+        self.job.contents.read_exact_at(&mut contents, offset)?;
+        let mut payload = Vec::new();
+        let mut job = EncodeJob::new(&contents, offset, &mut payload);
+        if !CpuEngine::encode_fill(&mut job) {
+            match (made, block) {
+                (_, Some(block)) => return Ok(block),
+                (Some(made), None) if made.content_crc == crc32c(&contents) => {
+                    job.coded = Some(self.job.coded(&made));
+                }
+                (Some(_), None) => {
+                    let wrong = DeviceError::Failed("it copied wrong bytes to the host".into());
+                    return Err(Error::Io(io::Error::other(wrong)));
+                }
+                (None, None) => {
+                    self.engine.encode(&self.job.recipe(), std::slice::from_mut(&mut job));
+                }
+            }
+        }
+        if let Some(refused) = job.refused {
+            return Err(refusal(refused, self.job.modules(), number));
+        }
+        let coded = job.coded.ok_or(Error::Internal { what: "a block could not be encoded" })?;
+        let bytes = if coded.method == Method::Store { contents } else { payload };
+        Ok(Block { coded, content_len, payload: Payload::Host(bytes) })
+    }
+}
+
+/// Whether a block with such a payload may be one repeated byte.
+fn is_tiny(payload_len: usize, content_len: u32) -> bool {
+    payload_len < content_len as usize / 256 + 1024
+}

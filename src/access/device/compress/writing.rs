@@ -1,0 +1,177 @@
+//! Brings encoded batches to the output, in order.
+
+use std::array;
+use std::io::Write;
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+
+use crc32c::{crc32c_append, crc32c_combine};
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
+
+use super::blocks::{Block, Host, Payload};
+use super::job::Job;
+use super::layout::Layout;
+use super::sink::Sink;
+use super::slot::Made;
+use crate::access::device::Core;
+use crate::error::Error;
+use crate::gpu::device::HostMemory;
+use crate::stream::FrameWriter;
+
+/// Bytes that a thread copies before it takes others: a batch has few payloads, of different lengths.
+const PIECE: usize = 256 << 10;
+
+/// Bytes whose checksum is computed while they are in the nearest cache.
+const NEAR: usize = 16 << 10;
+
+/// The calling thread's part.
+pub(super) struct Writing<'a, S> {
+    job: &'a Job,
+    core: &'a Core,
+    sink: &'a mut S,
+    frames: FrameWriter,
+    host: Host<'a>,
+    /// Bytes of contents that have been written, and what they took.
+    done: (u64, u64),
+}
+
+/// The ends of a thread's channels on the side of the calling thread.
+pub(super) struct Inlet {
+    pub(super) made: Receiver<Made>,
+    /// The memory of batches that have been written.
+    pub(super) written: Sender<HostMemory>,
+}
+
+impl<'a, S: Sink> Writing<'a, S> {
+    pub(super) fn new(job: &'a Job, core: &'a Core, sink: &'a mut S) -> Self {
+        let frames = FrameWriter::new(job.header.clone());
+        Self { job, core, sink, frames, host: Host::new(job), done: (0, 0) }
+    }
+
+    /// Writes what comes from the threads, which take turns. Returns the number of bytes.
+    pub(super) fn run(mut self, inlets: &[Inlet]) -> Result<u64, Error> {
+        let turns = inlets.iter().cycle().take(self.job.batches() as usize);
+        for Inlet { made, written } in turns {
+            let mut has_ended = false;
+            while !has_ended {
+                let made = self.next(made)?;
+                has_ended = self.job.ends_batch(made.numbers.end);
+                let memory = self.batch(made)?;
+                // Without a receiver, nothing comes after it.
+                memory.map(|memory| written.send(memory));
+            }
+        }
+        self.frames.finish(self.sink.writer())?;
+        self.sink.writer().flush()?;
+        Ok(self.frames.written())
+    }
+
+    /// What a thread has made. While it is not there yet, memory is prepared that payloads will go to.
+    fn next(&mut self, made: &Receiver<Made>) -> Result<Made, Error> {
+        loop {
+            match made.try_recv() {
+                Ok(made) => return Ok(made),
+                Err(TryRecvError::Empty) if self.sink.touch(self.expected()) => {}
+                Err(_) => {
+                    let lost = Error::Internal { what: "encoding on a device panicked" };
+                    return made.recv().map_err(|_| lost);
+                }
+            }
+        }
+    }
+
+    /// About how many bytes the next batch of each thread takes in the output.
+    fn expected(&self) -> usize {
+        let (contents, written) = if self.done.0 > 0 { self.done } else { (4, 1) };
+        let next = self.job.round().min(self.job.contents.len - self.done.0);
+        (u128::from(next) * u128::from(written) / u128::from(contents)) as usize
+    }
+
+    /// Writes blocks. Those of which the device has made nothing, or nothing that arrives right, are encoded by the host.
+    /// Returns the memory that they have come in.
+    fn batch(&mut self, Made { numbers, batch, begun }: Made) -> Result<Option<HostMemory>, Error> {
+        let encoded = batch.as_ref().map_or(&[][..], |batch| &batch.blocks);
+        let count = numbers.end - numbers.start;
+        let mut by_device: Vec<_> =
+            (0..count).map(|at| encoded.get(at as usize).is_some_and(Option::is_some)).collect();
+        let mut blocks = self.host.complete(numbers.clone(), encoded)?;
+        let bytes = batch.as_ref().map_or(&[][..], |batch| &batch.bytes);
+        let len = loop {
+            let layout = Layout::new(&self.frames, &blocks, numbers.end == self.job.blocks())?;
+            let room = self.sink.room(layout.len)?;
+            let wrong = fill(layout.places(room, &blocks), &blocks, bytes);
+            if wrong.is_empty() {
+                self.frames = layout.frames;
+                self.sink.advance(layout.len)?;
+                break layout.len;
+            }
+            for at in wrong {
+                by_device[at] = false;
+                blocks[at] = self.host.block(numbers.start + at as u64, None)?;
+            }
+        };
+        let contents: u64 = blocks.iter().map(|block| u64::from(block.content_len)).sum();
+        self.done = (self.done.0 + contents, self.done.1 + len as u64);
+        if let Some(statistics) = &self.job.statistics {
+            let done = numbers.zip(&by_device).filter(|(_, by_device)| **by_device);
+            let lens = done.map(|(number, _)| u64::from(self.job.block(number).1));
+            let (blocks, bytes) = lens.fold((0, 0), |(count, sum), len| (count + 1, sum + len));
+            statistics.device_batch(begun, blocks, bytes, self.core.pool().high_water());
+            statistics.on_device(|device| {
+                device.batches += 1;
+                device.left += count - blocks;
+            });
+        }
+        Ok(batch.map(|batch| batch.bytes))
+    }
+}
+
+/// Copies payloads to their places, those of a device from `bytes`. Returns the indices of those that are not what the device
+/// has made.
+fn fill(places: Vec<&mut [u8]>, blocks: &[Block], bytes: &[u8]) -> Vec<usize> {
+    let pieces = places.into_iter().zip(blocks).enumerate().flat_map(|(at, (to, block))| {
+        let from = match &block.payload {
+            Payload::Host(bytes) => bytes,
+            Payload::Batch(range) => &bytes[range.clone()],
+        };
+        let mut to = to;
+        // Whole pieces follow what is left over.
+        let (rest, whole) = from.split_at(from.len() % PIECE);
+        [rest].into_iter().chain(whole.chunks(PIECE)).map(move |from| {
+            let all = std::mem::take(&mut to);
+            let (now, later) = all.split_at_mut(from.len().min(all.len()));
+            to = later;
+            (at, now, from)
+        })
+    });
+    let copies: Vec<_> = pieces.collect();
+    let copied: Vec<_> =
+        copies.into_par_iter().with_max_len(1).map(|(at, to, from)| (at, copy(to, from))).collect();
+    let mut crcs = vec![0; blocks.len()];
+    for (at, crc) in copied {
+        crcs[at] = before_piece(crcs[at]) ^ crc;
+    }
+    let is_wrong = |at: &usize| blocks[*at].coded.payload_crc != crcs[*at];
+    (0..blocks.len()).filter(is_wrong).collect()
+}
+
+/// Copies what there is room for. Returns the CRC-32C of `from`.
+fn copy(to: &mut [u8], from: &[u8]) -> u32 {
+    let (mut crc, mut to) = (0, to);
+    for near in from.chunks(NEAR) {
+        crc = crc32c_append(crc, near);
+        let (now, later) = to.split_at_mut(near.len().min(to.len()));
+        now.copy_from_slice(&near[..now.len()]);
+        to = later;
+    }
+    crc
+}
+
+/// What a CRC-32C becomes when [`PIECE`] zeros follow, as a part of the CRC-32C of what follows in their place. It is linear, so
+/// that it is the sum of what becomes of each bit, which the general way takes microseconds to find.
+fn before_piece(crc: u32) -> u32 {
+    static OF_BITS: OnceLock<[u32; 32]> = OnceLock::new();
+    let of_bits = OF_BITS.get_or_init(|| array::from_fn(|bit| crc32c_combine(1 << bit, 0, PIECE)));
+    let of_bit = |bit: usize| if crc >> bit & 1 == 1 { of_bits[bit] } else { 0 };
+    (0..32).fold(0, |sum, bit| sum ^ of_bit(bit))
+}
