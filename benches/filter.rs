@@ -9,7 +9,7 @@ use pz::internal::filter;
 const LEN: usize = 4 << 20;
 
 /// Each stage alone, and the chains that the choice considers.
-const CHAINS: [&str; 56] = [
+const CHAINS: [&str; 58] = [
     "transpose2",
     "transpose3",
     "transpose4",
@@ -51,8 +51,10 @@ const CHAINS: [&str; 56] = [
     "xor8",
     "decimal4:2",
     "decimal8:2",
+    "neardecimal8:2",
     "dictionary4:2",
     "dictionary8:2",
+    "dictionary8:2.2",
     "dictionary8:2,delta2,zigzag2",
     "bf16",
     "f32",

@@ -253,7 +253,12 @@ fn unfilter(filters: [u8; 13], filtered: &[u8], (modules, block): Context<'_>) -
 /// Inverts a stage of a unit.
 fn inverse(stage: u32, unit: &[u8]) -> Vec<u8> {
     let (id, order, w, p) = (stage & 15, stage >> 4 & 15, (stage >> 8 & 255) as usize, stage >> 16);
-    assert!(if id == 3 { [1, 2, 5, 6].contains(&order) } else { order == 0 });
+    assert!(match id {
+        3 => [1, 2, 5, 6].contains(&order),
+        7 => order == 0 || (order == 1 && w == 8),
+        8 => order <= if w == 4 { 11 } else { 15 },
+        _ => order == 0,
+    });
     assert!(if id == 1 { (2..=255).contains(&w) } else { [1, 2, 4, 8].contains(&w) });
     let bits = 8 * w as u32;
     match id {
@@ -285,7 +290,7 @@ fn inverse(stage: u32, unit: &[u8]) -> Vec<u8> {
     }
     let modulo = if w == 8 { u64::MAX } else { (1 << bits) - 1 };
     if id == 8 {
-        return from_dictionary(unit, w, p as usize, modulo);
+        return from_dictionary(unit, w, p as usize, modulo, order);
     }
     if id == 3 && order > 4 {
         let differences = inverse(4 | stage & 0xff00, unit);
@@ -303,7 +308,7 @@ fn inverse(stage: u32, unit: &[u8]) -> Vec<u8> {
         4 => y.iter_mut().for_each(|y| *y = if *y % 2 == 0 { *y / 2 } else { modulo - *y / 2 }),
         5 => y.iter_mut().for_each(|y| *y = (*y >> p | *y << (bits - p)) & modulo),
         6 => (p_elements..n).for_each(|i| y[i] ^= y[i - p_elements]),
-        _ => y.iter_mut().for_each(|y| *y = float(*y, w, p)),
+        _ => y.iter_mut().for_each(|y| *y = float(*y, w, p, order == 1)),
     }
     for (element, number) in x.chunks_mut(w).zip(y) {
         element.copy_from_slice(&number.to_le_bytes()[..w]);
@@ -312,7 +317,7 @@ fn inverse(stage: u32, unit: &[u8]) -> Vec<u8> {
 }
 
 /// Inverts stage 8.
-fn from_dictionary(unit: &[u8], w: usize, p: usize, modulo: u64) -> Vec<u8> {
+fn from_dictionary(unit: &[u8], w: usize, p: usize, modulo: u64, order: u32) -> Vec<u8> {
     if unit.len() < 65_536 {
         return unit.to_vec();
     }
@@ -325,7 +330,7 @@ fn from_dictionary(unit: &[u8], w: usize, p: usize, modulo: u64) -> Vec<u8> {
         .chunks(w)
         .map(|entry| {
             sum = number(entry).wrapping_add(sum) & modulo;
-            sum
+            if order == 0 { sum } else { float(sum, w, order - 1, w == 8) }
         })
         .collect();
     let places = unit[..n * p].chunks(p).map(number);
@@ -337,12 +342,19 @@ fn from_dictionary(unit: &[u8], w: usize, p: usize, modulo: u64) -> Vec<u8> {
 }
 
 /// The float that a number of stage 7 stands for, in integers.
-fn float(y: u64, w: usize, p: u32) -> u64 {
+fn float(y: u64, w: usize, p: u32, is_near: bool) -> u64 {
     let (m_log, s, bias) = if w == 4 { (22, 24, 127) } else { (51, 53, 1023) };
-    let q = if w == 4 { i64::from(y as u32 as i32) } else { y as i64 };
-    if q.abs_diff(0) >= 1 << m_log {
+    let c = if w == 4 { i64::from(y as u32 as i32) } else { y as i64 };
+    if c.abs_diff(0) >= 1 << m_log {
         return y;
     }
+    let q = if is_near { (c + 1).div_euclid(4) } else { c };
+    let e = if is_near { c - 4 * q } else { 0 };
+    nearest(q, w, p, s, bias).wrapping_add_signed(e)
+}
+
+/// The bits of the float nearest to q / 10^p.
+fn nearest(q: i64, w: usize, p: u32, s: i32, bias: i32) -> u64 {
     if q == 0 {
         return 0;
     }
@@ -594,6 +606,9 @@ fn filtered_files_follow_the_text_of_the_format() {
         ("delta8x4,zdeltadelta8,bits8", Options::new().pipeline(Pipeline::Fse)),
         ("dictionary4:2,delta2,zigzag2", Options::new().pipeline(Pipeline::Bwt)),
         ("decimal8:2,delta8,dictionary8:2", Options::new().pipeline(Pipeline::Fse)),
+        ("neardecimal8:2,zigzag8,transpose8", Options::new()),
+        ("dictionary8:2.2,zdelta2", Options::new()),
+        ("dictionary4:2.1,transpose2", Options::new()),
     ] {
         for len in [300, 65_536, 100_003, 1_300_001] {
             let part: Vec<u8> = (0..).flat_map(prices).take(len).collect();

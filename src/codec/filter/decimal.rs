@@ -7,6 +7,10 @@
 //! needed, and each element is decoded by itself.
 //!
 //! q / 10^d is rounded as IEEE 754 divides; both operands are exact in the float's format.
+//!
+//! Programs that read decimal numbers fast, such as pandas' default parser, often miss the nearest float by one. So an integer
+//! can also stand for floats of 8 bytes near such a number: it is 4 q + e, and e, from -1 to 2, is what the float's bits exceed
+//! those of the nearest one by.
 
 /// Digits behind the point that floats of `width` bytes may have: 10^d must be exact in the format.
 pub(super) const fn max_digits(width: u8) -> Option<u8> {
@@ -45,6 +49,16 @@ pub(super) fn to_f64(code: u64, digits: u8) -> u64 {
     if integer > -LIMIT_64 && integer < LIMIT_64 { float.to_bits() } else { code }
 }
 
+/// The bits of the float, near a decimal number, that `code` stands for.
+#[inline(always)]
+pub(super) fn to_near(code: u64, digits: u8) -> u64 {
+    let integer = code as i64;
+    let q = integer.wrapping_add(1) >> 2;
+    let excess = integer.wrapping_sub(q << 2);
+    let bits = (q as f64 / power(digits)).to_bits().wrapping_add_signed(excess);
+    if integer > -LIMIT_64 && integer < LIMIT_64 { bits } else { code }
+}
+
 /// Adding it to a smaller float rounds that to an integer, ties to even.
 const ROUND: f64 = 1.5 * (1_u64 << 52) as f64;
 
@@ -64,4 +78,15 @@ pub(super) fn of_f64(bits: u64, digits: u8) -> Option<u64> {
     let code = (scaled + ROUND - ROUND) as i64 as u64;
     let code = if to_f64(code, digits) == bits { code } else { bits };
     (to_f64(code, digits) == bits).then_some(code)
+}
+
+/// What stands for the float with these bits if it is near a decimal number; `None` if its own bits would stand for another.
+#[inline(always)]
+pub(super) fn of_near(bits: u64, digits: u8) -> Option<u64> {
+    let q = f64::from_bits(bits) * power(digits) + ROUND - ROUND;
+    let excess = bits.wrapping_sub((q / power(digits)).to_bits());
+    let code = ((q as i64) << 2).wrapping_add_unsigned(excess) as u64;
+    let is_near = excess.wrapping_add(1) < 4;
+    let code = if is_near && to_near(code, digits) == bits { code } else { bits };
+    (to_near(code, digits) == bits).then_some(code)
 }

@@ -4,10 +4,14 @@
 //! events, categories. All bytes of such a value depend on each other, but coders see them one by one. The place of the
 //! value in a sorted list takes a byte or two instead, keeps the order of values, and so leaves differences small.
 //!
+//! Values that are floats and decimal numbers can be listed as the integers of [`decimal`](super::decimal): their differences
+//! take fewer bytes.
+//!
 //! The places come first in a unit. The list follows, as differences to the value before, and zeros to the unit's end.
 
 use std::ops::Range;
 
+use super::decimal;
 use super::words::Word;
 use crate::codec::{OutOfMemory, reserve};
 
@@ -52,12 +56,12 @@ pub(super) const MEMORY: usize = (4 << SLOTS_LOG) + (16 + 2) * (1 << 16);
 
 impl Values {
     /// Writes the list and the places of the elements of `before` to `unit`, which has the same bytes. Returns false if
-    /// there are too many values.
+    /// there are too many values, or some that cannot be integers.
     pub(super) fn apply<W: Word>(
         &mut self,
         before: &[u8],
         unit: &mut [u8],
-        index: u8,
+        (index, digits): (u8, Option<u8>),
     ) -> Result<bool, OutOfMemory> {
         if unit.len() < MIN_UNIT {
             return Ok(true);
@@ -72,10 +76,10 @@ impl Values {
             1 => self.number::<W, 1>(elements, places.as_chunks_mut().0, capacity)?,
             _ => self.number::<W, 2>(elements, places.as_chunks_mut().0, capacity)?,
         };
-        if !fits {
+        if !fits || !digits.is_none_or(|digits| self.make_decimal(width, digits)) {
             return Ok(false);
         }
-        self.sort()?;
+        self.sort(8 * width as u32)?;
         match index {
             1 => self.place::<1>(places.as_chunks_mut().0),
             _ => self.place::<2>(places.as_chunks_mut().0),
@@ -129,9 +133,20 @@ impl Values {
         Ok(true)
     }
 
-    /// Sorts the values.
-    fn sort(&mut self) -> Result<(), OutOfMemory> {
-        self.found.sort_unstable();
+    /// Replaces values, which are floats, by what stands for them. Returns false if nothing stands for one.
+    fn make_decimal(&mut self, width: usize, digits: u8) -> bool {
+        self.found.iter_mut().all(|(value, _)| {
+            let code = match width {
+                4 => decimal::of_f32(*value as u32, digits).map(u64::from),
+                _ => decimal::of_near(*value, digits),
+            };
+            code.map(|code| *value = code).is_some()
+        })
+    }
+
+    /// Sorts the values, which have so many bits, as signed numbers: small ones are next to each other.
+    fn sort(&mut self, bits: u32) -> Result<(), OutOfMemory> {
+        self.found.sort_unstable_by_key(|(value, number)| (value ^ 1 << (bits - 1), *number));
         reserve(&mut self.places, 1 << 16)?;
         self.places.clear();
         self.places.resize(self.found.len(), 0);
@@ -153,7 +168,11 @@ impl Values {
 
 /// Restores the elements of `unit` from the list and the places in `filtered`, which has the same bytes. The list becomes
 /// one of values.
-pub(super) fn undo<W: Word>(filtered: &mut [u8], unit: &mut [u8], index: u8) {
+pub(super) fn undo<W: Word>(
+    filtered: &mut [u8],
+    unit: &mut [u8],
+    (index, digits): (u8, Option<u8>),
+) {
     if unit.len() < MIN_UNIT {
         return;
     }
@@ -163,6 +182,11 @@ pub(super) fn undo<W: Word>(filtered: &mut [u8], unit: &mut [u8], index: u8) {
     let (places, list) = filtered.split_at_mut(start * width);
     let values = &mut W::elements_mut(list)[..capacity];
     W::running_sums(values, W::default());
+    if let Some(digits) = digits {
+        let float =
+            |value: &mut W::Bytes| *value = W::load(*value).undo_near_decimal(digits).store();
+        values.iter_mut().for_each(float);
+    }
     let places = &places[..elements.len() * usize::from(index)];
     match index {
         1 => look_up::<W, 1>(values, places.as_chunks().0, elements),
@@ -260,7 +284,7 @@ mod tests {
         filtered[..3].copy_from_slice(&[3, 0, 2]);
         let expected = [0xffff_fffc_u32, 0xffff_ffff, 0xffff_fffd].map(u32::to_le_bytes);
         let mut unit = filtered.clone();
-        undo::<u32>(&mut filtered, &mut unit, 1);
+        undo::<u32>(&mut filtered, &mut unit, (1, None));
         assert_eq!(unit[..12], *expected.as_flattened());
     }
 }

@@ -72,11 +72,15 @@ fn apply_stage(
             let codes = |bits| decimal::of_f64(bits, digits);
             return Ok(each_decimal(u64::elements_mut(unit), codes));
         }
-        (Stage::Dictionary { index, .. }, width) => {
+        (Stage::NearDecimal { digits }, _) => {
+            let codes = |bits| decimal::of_near(bits, digits);
+            return Ok(each_decimal(u64::elements_mut(unit), codes));
+        }
+        (Stage::Dictionary { index, digits, .. }, width) => {
             let before = copy(unit, scratch);
             return match width {
-                4 => values.apply::<u32>(before, unit, index),
-                _ => values.apply::<u64>(before, unit, index),
+                4 => values.apply::<u32>(before, unit, (index, digits)),
+                _ => values.apply::<u64>(before, unit, (index, digits)),
             };
         }
         (_, 1) => apply_to::<u8>(stage, unit, scratch),
@@ -110,6 +114,7 @@ fn apply_to<W: Word>(stage: Stage, unit: &mut [u8], scratch: &mut Vec<u8>) {
         Stage::Transpose { .. }
         | Stage::BitTranspose { .. }
         | Stage::Decimal { .. }
+        | Stage::NearDecimal { .. }
         | Stage::Dictionary { .. }
         | Stage::Module(_) => {}
     }

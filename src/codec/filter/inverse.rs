@@ -48,12 +48,12 @@ pub(crate) fn invert(
 
 fn invert_unit(mut stages: &[Stage], unit: &mut [u8], scratch: &mut Vec<u8>) {
     while let Some((&last, before)) = stages.split_last() {
-        if let Stage::Dictionary { width, index } = last {
+        if let Stage::Dictionary { width, index, digits } = last {
             scratch.clear();
             scratch.extend_from_slice(unit);
             match width {
-                4 => dictionary::undo::<u32>(scratch, unit, index),
-                _ => dictionary::undo::<u64>(scratch, unit, index),
+                4 => dictionary::undo::<u32>(scratch, unit, (index, digits)),
+                _ => dictionary::undo::<u64>(scratch, unit, (index, digits)),
             }
             stages = before;
             continue;
@@ -101,7 +101,10 @@ fn runs_in_tiles(stage: Stage) -> bool {
         Stage::Delta { stride, .. }
         | Stage::ZigzagDelta { stride, .. }
         | Stage::Xor { stride, .. } => usize::from(stride) <= MAX_KEPT,
-        Stage::Zigzag { .. } | Stage::Rotate { .. } | Stage::Decimal { .. } => true,
+        Stage::Zigzag { .. }
+        | Stage::Rotate { .. }
+        | Stage::Decimal { .. }
+        | Stage::NearDecimal { .. } => true,
     }
 }
 
@@ -203,6 +206,9 @@ fn undo_on<W: Word>(stage: Stage, tile: &mut [u8], kept: &mut Kept) {
         Stage::Rotate { bits: 1, .. } => each(elements, |word: W| word.undo_rotate(1)),
         Stage::Rotate { bits, .. } => each(elements, |word: W| word.undo_rotate(bits)),
         Stage::Decimal { digits, .. } => each(elements, |word: W| word.undo_decimal(digits)),
+        Stage::NearDecimal { digits } => {
+            each(elements, |word: W| word.undo_near_decimal(digits));
+        }
         Stage::Transpose { .. }
         | Stage::BitTranspose { .. }
         | Stage::Dictionary { .. }

@@ -70,8 +70,11 @@ pub(crate) enum Stage {
     Xor { width: u8, stride: u16 },
     /// Floats that are decimal numbers of `digits` digits behind the point become integers.
     Decimal { width: u8, digits: u8 },
-    /// A sorted list of the unit's values, and for each element its place there, in `index` bytes.
-    Dictionary { width: u8, index: u8 },
+    /// The same of floats of 8 bytes near such numbers.
+    NearDecimal { digits: u8 },
+    /// A sorted list of the unit's values, and for each element its place there, in `index` bytes. With `digits`, the list
+    /// has integers in place of floats: those of [`Self::Decimal`], or of [`Self::NearDecimal`] if `width` is 8.
+    Dictionary { width: u8, index: u8, digits: Option<u8> },
     /// What module `number` of the frame does with `argument`.
     Module(ModuleCall),
 }
@@ -84,6 +87,7 @@ impl Stage {
     pub(crate) const fn width(self) -> usize {
         match self {
             Self::Module(_) => 1,
+            Self::NearDecimal { .. } => 8,
             Self::Transpose { width }
             | Self::BitTranspose { width }
             | Self::Delta { width, .. }
@@ -115,7 +119,9 @@ impl Stage {
             Self::Rotate { bits, .. } => (5, 0, bits as u16),
             Self::Xor { stride, .. } => (6, 0, stride),
             Self::Decimal { digits, .. } => (7, 0, digits as u16),
-            Self::Dictionary { index, .. } => (8, 0, index as u16),
+            Self::NearDecimal { digits } => (7, 1, digits as u16),
+            Self::Dictionary { index, digits: None, .. } => (8, 0, index as u16),
+            Self::Dictionary { index, digits: Some(digits), .. } => (8, digits + 1, index as u16),
         };
         id | (order as u32) << 4 | (self.width() as u32) << 8 | (parameter as u32) << 16
     }
@@ -135,8 +141,9 @@ impl Stage {
             4 => Self::Zigzag { width },
             5 => Self::Rotate { width, bits: parameter as u8 },
             6 => Self::Xor { width, stride: parameter },
+            7 if order == 1 => Self::NearDecimal { digits },
             7 => Self::Decimal { width, digits },
-            8 => Self::Dictionary { width, index: parameter as u8 },
+            8 => Self::Dictionary { width, index: parameter as u8, digits: order.checked_sub(1) },
             15 => Self::Module(ModuleCall { number: width, argument: parameter }),
             _ => return None,
         };
@@ -155,11 +162,23 @@ impl Stage {
             }
             Self::Rotate { width, bits } => is_word && bits > 0 && bits < 8 * width,
             Self::Xor { stride, .. } => is_word && stride > 0,
+            Self::NearDecimal { digits } => digits <= 15,
             Self::Decimal { width, digits } => match decimal::max_digits(width) {
                 Some(most) => digits <= most,
                 None => false,
             },
-            Self::Dictionary { width, index } => matches!(width, 4 | 8) && matches!(index, 1 | 2),
+            Self::Dictionary { width, index, digits } => {
+                let most = match decimal::max_digits(width) {
+                    Some(most) => most,
+                    None => return false,
+                };
+                // A header has room for so many.
+                let fits = match digits {
+                    Some(digits) => digits <= most && digits < 15,
+                    None => true,
+                };
+                fits && matches!(index, 1 | 2)
+            }
         }
     }
 }
@@ -177,7 +196,9 @@ impl Stage {
 /// | `rotateW`, `rotateW:B` | rotation left by 1 or B bits: by one, a float's exponent fills a byte |
 /// | `xorW`, `xorWxS` | exclusive or with the element before, or S before |
 /// | `decimalW:D` | floats of W bytes (4 or 8) with up to D digits behind the point, as integers |
+/// | `neardecimal8:D` | floats of 8 bytes next to such numbers, as integers |
 /// | `dictionaryW:P` | elements of W bytes (4 or 8) as places, of P bytes (1 or 2), in a list of the unit's values |
+/// | `dictionaryW:P.D` | the same of floats with up to D digits behind the point, which are listed as integers |
 /// | `moduleN`, `moduleN:A` | what module N of the frame does with the argument 0 or A (up to 65535) |
 ///
 /// W is 1, 2, 4 or 8 bytes where no other range is given. Chains that suit a type have names too: `i16`, `i32` and

@@ -25,7 +25,13 @@ impl fmt::Display for Stage {
             Self::Rotate { width, bits } => write!(f, "rotate{width}:{bits}"),
             Self::Xor { width, stride } => with_stride(f, "xor", width, stride),
             Self::Decimal { width, digits } => write!(f, "decimal{width}:{digits}"),
-            Self::Dictionary { width, index } => write!(f, "dictionary{width}:{index}"),
+            Self::NearDecimal { digits } => write!(f, "neardecimal8:{digits}"),
+            Self::Dictionary { width, index, digits: None } => {
+                write!(f, "dictionary{width}:{index}")
+            }
+            Self::Dictionary { width, index, digits: Some(digits) } => {
+                write!(f, "dictionary{width}:{index}.{digits}")
+            }
             Self::Module(ModuleCall { number, argument: 0 }) => write!(f, "module{number}"),
             Self::Module(ModuleCall { number, argument }) => write!(f, "module{number}:{argument}"),
         }
@@ -41,6 +47,16 @@ impl Stage {
             let (module, argument) = numbers.split_once(':').unwrap_or((numbers, "0"));
             let (number, argument) = (number(module)?, number(argument)?);
             return Some(Self::Module(ModuleCall { number, argument }));
+        }
+        if name == "dictionary" {
+            let (width, parameters) = numbers.split_once(':')?;
+            let (index, digits) = match parameters.split_once('.') {
+                Some((index, digits)) => (index, Some(number(digits)?)),
+                None => (parameters, None),
+            };
+            let (width, index) = (number(width)?, number(index)?);
+            let stage = Self::Dictionary { width, index, digits };
+            return stage.is_valid().then_some(stage);
         }
         let (width, stride, parameter) = if let Some((width, stride)) = numbers.split_once('x') {
             (number(width)?, Some(number(stride)?), None)
@@ -66,7 +82,7 @@ impl Stage {
             ("rotate", None, bits) => Self::Rotate { width, bits: bits.unwrap_or(1) },
             ("xor", stride, None) => Self::Xor { width, stride: stride.unwrap_or(1) },
             ("decimal", None, Some(digits)) => Self::Decimal { width, digits },
-            ("dictionary", None, Some(index)) => Self::Dictionary { width, index },
+            ("neardecimal", None, Some(digits)) if width == 8 => Self::NearDecimal { digits },
             _ => return None,
         };
         stage.is_valid().then_some(stage)

@@ -62,7 +62,10 @@ fn plain(stage: Stage, unit: &[u8]) -> Vec<u8> {
             let by = u32::from(by);
             numbers.iter().map(|n| (n << by | n >> (bits - by)) & mask).collect()
         }
-        Stage::Decimal { .. } | Stage::Dictionary { .. } | Stage::Module(_) => {
+        Stage::Decimal { .. }
+        | Stage::NearDecimal { .. }
+        | Stage::Dictionary { .. }
+        | Stage::Module(_) => {
             unreachable!("they have tests of their own")
         }
     };
@@ -153,8 +156,11 @@ fn all_chains_invert() {
 
 #[test]
 fn descriptors_and_names_round_trip() {
-    let others =
-        [Stage::Decimal { width: 4, digits: 10 }, Stage::Dictionary { width: 8, index: 2 }];
+    let others = [
+        Stage::Decimal { width: 4, digits: 10 },
+        Stage::NearDecimal { digits: 15 },
+        Stage::Dictionary { width: 8, index: 2, digits: Some(14) },
+    ];
     for stage in stages().into_iter().chain(others) {
         for chain in [&[stage][..], &[stage; 2], &[Stage::Zigzag { width: 1 }, stage, stage]] {
             let chain = FilterChain::new(chain).unwrap();
@@ -177,11 +183,16 @@ fn descriptors_and_names_round_trip() {
         "decimal4:11",
         "decimal8:16",
         "decimal2:1",
+        "neardecimal8:16",
+        "neardecimal4:1",
         "dictionary8",
         "dictionary2:1",
         "dictionary8:0",
         "dictionary8:3",
         "dictionary8x2",
+        "dictionary8:2.",
+        "dictionary8:2.15",
+        "dictionary4:1.11",
         "xor4x",
         "i32x0",
         "f32x2",
@@ -241,7 +252,9 @@ fn hostile_descriptors_are_refused() {
         ("places of no byte", 20, [8 | 8 << 8, 0, 0]),
         ("places of 3 bytes", 20, [8 | 8 << 8 | 3 << 16, 0, 0]),
         ("places of 257 bytes", 20, [8 | 8 << 8 | 257 << 16, 0, 0]),
-        ("order of a list", 20, [8 | 1 << 4 | 8 << 8 | 1 << 16, 0, 0]),
+        ("near floats of 4 bytes", 20, [7 | 1 << 4 | 4 << 8 | 2 << 16, 0, 0]),
+        ("decimal of order 2", 20, [7 | 2 << 4 | 8 << 8 | 2 << 16, 0, 0]),
+        ("list with 11 digits", 20, [8 | 12 << 4 | 4 << 8 | 1 << 16, 0, 0]),
     ];
     for (what, unit_log, stages) in refused {
         assert_eq!(words(unit_log, stages), None, "{what}");
@@ -283,6 +296,11 @@ fn decimals_divide_as_integers_would() {
         let q = (state as i64) >> (13 + round % 50);
         for digits in [0, 1, 2, 3, 7, 10, 15] {
             assert_eq!(decimal::to_f64(q as u64, digits), divided(q, digits, 53, 1023), "{q}");
+            for excess in -1..=2 {
+                let expected = divided(q >> 2, digits, 53, 1023).wrapping_add_signed(excess);
+                let code = (q >> 2 << 2) + excess;
+                assert_eq!(decimal::to_near(code as u64, digits), expected, "{code} / 10^{digits}");
+            }
             let q = q % (1 << 22);
             if digits <= 10 {
                 let expected = divided(q, digits, 24, 127) as u32;
@@ -303,6 +321,7 @@ fn decimals_and_other_floats_are_restored() {
     for digits in 0..=15 {
         let chain = FilterChain::new(&[Stage::Decimal { width: 8, digits }]).unwrap();
         restores(&chain, &doubles);
+        restores(&FilterChain::new(&[Stage::NearDecimal { digits }]).unwrap(), &doubles);
         if digits <= 10 {
             restores(&FilterChain::new(&[Stage::Decimal { width: 4, digits }]).unwrap(), &singles);
         }
@@ -312,6 +331,17 @@ fn decimals_and_other_floats_are_restored() {
     assert_eq!(codes, 123_i64.to_le_bytes());
     // Bits that stand for an integer and are not the float of one.
     for bits in [1_u64, u64::MAX, 0xfff8_0000_0000_0001] {
+        assert_eq!(filtered(&chain, &bits.to_le_bytes()), None, "{bits:x}");
+    }
+    let chain = FilterChain::from_name("neardecimal8:2").unwrap();
+    for excess in -1..=2 {
+        let float = f64::from_bits(1.23_f64.to_bits().wrapping_add_signed(excess));
+        let codes = filtered(&chain, &float.to_le_bytes()).unwrap();
+        assert_eq!(codes, (4 * 123 + excess).to_le_bytes());
+        restores(&chain, &float.to_le_bytes());
+    }
+    // Bits that stand for an integer and are not the float of one.
+    for bits in [3_u64, u64::MAX - 1, 0xfff8_0000_0000_0001] {
         assert_eq!(filtered(&chain, &bits.to_le_bytes()), None, "{bits:x}");
     }
 }

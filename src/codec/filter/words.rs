@@ -22,6 +22,8 @@ pub(super) trait Word: Copy + Default {
     fn rotate(self, bits: u8) -> Self;
     fn undo_rotate(self, bits: u8) -> Self;
     fn undo_decimal(self, digits: u8) -> Self;
+    /// The same of a float near a decimal number, if it has 8 bytes.
+    fn undo_near_decimal(self, digits: u8) -> Self;
     /// The value as it is kept between tiles.
     fn to_carry(self) -> u64;
     fn from_carry(carry: u64) -> Self;
@@ -102,6 +104,13 @@ macro_rules! word {
                 match size_of::<$word>() {
                     4 => decimal::to_f32(self as u32, digits) as $word,
                     _ => decimal::to_f64(self as u64, digits) as $word,
+                }
+            }
+            #[inline(always)]
+            fn undo_near_decimal(self, digits: u8) -> Self {
+                match size_of::<$word>() {
+                    8 => decimal::to_near(self as u64, digits) as $word,
+                    _ => self.undo_decimal(digits),
                 }
             }
             #[inline(always)]

@@ -35,7 +35,9 @@ impl Undo {
         let mut undo = Self { unit_log: chain.unit_len().ilog2(), ..Self::default() };
         for (word, stage) in undo.stages.iter_mut().zip(chain.stages().rev()) {
             match stage {
-                Stage::Decimal { .. } => return None,
+                Stage::Decimal { .. }
+                | Stage::NearDecimal { .. }
+                | Stage::Dictionary { digits: Some(_), .. } => return None,
                 Stage::Module(call) if usize::from(call.number) >= modules.len() => {
                     return None;
                 }
@@ -151,7 +153,7 @@ impl Undoing {
                 Some(Stage::Dictionary { .. }) => ENTRIES | MOVES,
                 // The module finds zeros where it writes.
                 Some(Stage::Module(_)) => MOVES,
-                Some(Stage::Decimal { .. }) | None => 0,
+                Some(Stage::Decimal { .. } | Stage::NearDecimal { .. }) | None => 0,
             }
         });
         Self { steps, modules }

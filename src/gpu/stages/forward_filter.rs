@@ -37,8 +37,13 @@ impl Passes {
         let mut stages = chain.stages().peekable();
         for word in &mut passes.words {
             let Some(stage) = stages.next() else { break };
-            if matches!(stage, Stage::Decimal { .. } | Stage::Dictionary { .. } | Stage::Module(_))
-            {
+            if matches!(
+                stage,
+                Stage::Decimal { .. }
+                    | Stage::NearDecimal { .. }
+                    | Stage::Dictionary { .. }
+                    | Stage::Module(_)
+            ) {
                 return None;
             }
             let together = stages.peek().and_then(|next| together(stage, *next));

@@ -100,7 +100,11 @@ pub(super) fn candidates(bytes: &[u8], widths: &[u8]) -> Vec<FilterChain> {
         // Pixels with a channel that never changes.
         add(&[Stage::Delta { width: 1, order: 1, stride: width.into() }, transpose]);
         for digits in digits(width, bytes) {
-            let decimal = Stage::Decimal { width, digits };
+            let [exact, near] = decimals(width, bytes, digits);
+            let decimal = match near > exact + exact / 16 {
+                true => Stage::NearDecimal { digits },
+                false => Stage::Decimal { width, digits },
+            };
             add(&[decimal, transpose]);
             add(&[decimal, zigzag, transpose]);
             add(&[decimal, Stage::ZigzagDelta { width, order: 1, stride: 1 }, transpose]);
@@ -131,25 +135,12 @@ pub(super) fn has_few_values(bytes: &[u8], width: u8) -> bool {
 fn digits(width: u8, bytes: &[u8]) -> Vec<u8> {
     let Some(max) = decimal::max_digits(width) else { return Vec::new() };
     // An eighth of the elements will do.
-    let few = bytes.as_chunks::<32>().0.iter().step_by(8);
-    let elements = few.flat_map(|few| few.chunks_exact(width.into()));
-    let all = elements.clone().count();
-    let is_decimal = |element: &[u8], digits| {
-        let (bits, code) = if let Ok(bytes) = element.try_into() {
-            let bits = u32::from_le_bytes(bytes);
-            (bits.into(), decimal::of_f32(bits, digits).map(u64::from))
-        } else if let Ok(bytes) = element.try_into() {
-            let bits = u64::from_le_bytes(bytes);
-            (bits, decimal::of_f64(bits, digits))
-        } else {
-            return false;
-        };
-        bits == 0 || code.is_some_and(|code| code != bits)
-    };
+    let few: Vec<_> = bytes.as_chunks::<32>().0.iter().step_by(8).flatten().copied().collect();
+    let all = few.len() / usize::from(width);
     let mut found = Vec::new();
     let mut least = all / 2;
     for digits in 0..=max.min(6) {
-        let decimals = elements.clone().filter(|element| is_decimal(element, digits)).count();
+        let [_, decimals] = decimals(width, &few, digits);
         if decimals >= least {
             found.push(digits);
             least = all - all / 8;
@@ -160,6 +151,35 @@ fn digits(width: u8, bytes: &[u8]) -> Vec<u8> {
     }
     found.truncate(2);
     found
+}
+
+/// With how many digits behind the point nearly as many floats of `width` bytes are decimal as with more, if most are: one
+/// that is not takes a list more bytes than some digits of all.
+pub(super) fn digits_for_lists(width: u8, bytes: &[u8]) -> Option<u8> {
+    let max = decimal::max_digits(width)?;
+    let all = bytes.len() / usize::from(width);
+    let counts: Vec<_> = (0..=max.min(8)).map(|digits| decimals(width, bytes, digits)[1]).collect();
+    let most = counts.iter().copied().max().filter(|most| *most >= all / 2)?;
+    let enough = counts.iter().position(|count| count + all / 256 >= most)?;
+    Some(enough as u8)
+}
+
+/// How many floats of `width` bytes are decimal numbers with so many digits behind the point, and how many are or are next to
+/// one.
+fn decimals(width: u8, bytes: &[u8], digits: u8) -> [usize; 2] {
+    let is_other =
+        |bits: u64, code: Option<u64>| bits == 0 || code.is_some_and(|code| code != bits);
+    if width == 4 {
+        let singles = bytes.as_chunks().0.iter().map(|&bytes| u32::from_le_bytes(bytes));
+        let code = |bits| decimal::of_f32(bits, digits).map(u64::from);
+        let count = singles.filter(|&bits| is_other(bits.into(), code(bits))).count();
+        return [count; 2];
+    }
+    let doubles = || bytes.as_chunks().0.iter().map(|&bytes| u64::from_le_bytes(bytes));
+    [
+        doubles().filter(|&bits| is_other(bits, decimal::of_f64(bits, digits))).count(),
+        doubles().filter(|&bits| is_other(bits, decimal::of_near(bits, digits))).count(),
+    ]
 }
 
 /// The distance at which bytes are most often equal, if that is often: the width of records.

@@ -28,14 +28,16 @@ impl Lists {
 }
 
 impl Chooser {
-    /// Chains for `contents` that begin with a list of values of `width` bytes; none if there are too many values.
+    /// Chains for `contents` that begin with a list of values of `width` bytes; none if there are too many values. If they are
+    /// floats with so many `digits` behind the point, the list has integers.
     pub(super) fn chains_with_lists(
         &mut self,
         contents: &[u8],
         width: u8,
+        digits: Option<u8>,
     ) -> Result<Vec<FilterChain>, OutOfMemory> {
         for index in [1, 2] {
-            let dictionary = Stage::Dictionary { width, index };
+            let dictionary = Stage::Dictionary { width, index, digits };
             let Some(alone) = FilterChain::new(&[dictionary]) else { continue };
             self.listed_by = None;
             if !apply(&alone, contents, &mut self.listed, &mut self.unit)? {

@@ -124,7 +124,8 @@ impl Chooser {
         let (mut tried, seen) = self.candidates(contents, hints)?;
         let ranked = tried.len();
         if let Some(width) = seen.of_few_values {
-            tried.extend(self.chains_with_lists(contents, width)?);
+            let digits = glance::digits_for_lists(width, &self.glances);
+            tried.extend(self.chains_with_lists(contents, width, digits)?);
         }
         if let Some(width) = seen.narrow {
             tried.extend(rows::chains(contents, width));
