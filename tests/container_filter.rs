@@ -187,6 +187,9 @@ fn arrays() -> Vec<(&'static str, Vec<u8>)> {
     let floats = floats.take(len).collect();
     let prices = (0..).flat_map(|i: u32| (f64::from(random(i) % 9000) / 100.0).to_le_bytes());
     let prices = prices.take(len).collect();
+    // As some parsers of decimal numbers divide.
+    let places = (0..).flat_map(|i| (f64::from(random(i) % 9_000_000) / 10.0 / 1e4).to_le_bytes());
+    let places = places.take(len).collect();
     // With noise of its own, no channel tells of another, and no row of a row far away.
     let pixels =
         (0..).zip(bands()).map(|(i, c): (u32, u8)| c.wrapping_add(random(i) as u8 & 15)).collect();
@@ -201,6 +204,7 @@ fn arrays() -> Vec<(&'static str, Vec<u8>)> {
         ("delta8", ids),
         ("transpose4", floats),
         ("decimal8:2", prices),
+        ("neardecimal8:5", places),
         ("delta1x3", pixels),
         ("delta1x3", bright.collect()),
         ("delta", readings(len)),

@@ -252,6 +252,31 @@ mod tests {
     }
 
     #[test]
+    fn decimal_floats_are_listed_as_integers() {
+        let price = |i: u64| (i * 7919 % 1000) as f64 / 100.0 - 5.0;
+        let price = |i| (price(i) * 100.0).round() / 100.0;
+        let contents: Vec<u8> = (0..10_000).flat_map(|i| price(i).to_le_bytes()).collect();
+        let filtered = filtered("dictionary8:2.2", &contents).unwrap();
+        let list: Vec<_> = filtered[20_000..28_000]
+            .as_chunks()
+            .0
+            .iter()
+            .copied()
+            .map(i64::from_le_bytes)
+            .collect();
+        // From -5.00 on, each 0.01 above the one before.
+        assert_eq!(list[0], 4 * -500);
+        assert!(list[1..].iter().all(|&entry| entry == 4));
+        assert!(restored("dictionary8:2.2", &filtered) == contents);
+        let singles: Vec<u8> = (0..20_000).flat_map(|i| (price(i) as f32).to_le_bytes()).collect();
+        let filtered = super::tests::filtered("dictionary4:2.2", &singles).unwrap();
+        assert!(restored("dictionary4:2.2", &filtered) == singles);
+        // Bits that stand for an integer and are not the float of one.
+        let odd = [&contents[..], &3_u64.to_le_bytes()].concat();
+        assert!(super::tests::filtered("dictionary8:2.2", &odd).is_none());
+    }
+
+    #[test]
     fn lists_have_as_many_values_as_fit() {
         for (name, values, count, fits) in [
             ("dictionary8:1", 256, 20_000, true),

@@ -75,7 +75,7 @@ impl Job {
         let fitting = core.encoders().fitting(core, &key, &cost);
         let Some(fitting) = fitting else { return Ok(None) };
         let blocks = contents.len.div_ceil(block_len.into());
-        // A slot has up to two batches on the host, and a third may be on its way to the writer.
+        // A slot has a batch on the host. When its blocks are written, they may be there up to three times.
         let in_memory = options.memory / (3 * u64::from(block_len));
         let slots = u64::from(fitting.slots).min(in_memory);
         if slots == 0 {

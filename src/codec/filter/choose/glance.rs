@@ -245,4 +245,29 @@ mod tests {
             assert_eq!(digits(8, &floats), expected, "{some_of_ten} of 10");
         }
     }
+
+    #[test]
+    fn floats_next_to_decimal_numbers_are_known() {
+        let number = |i: u64| (1 + random(i) % 1_000_000) as f64;
+        let exact = bytes(|i| (number(i) / 1e5).to_le_bytes());
+        // As some parsers divide.
+        let near = bytes(|i| (number(i) / 10.0 / 1e4).to_le_bytes());
+        for (floats, expected) in [(exact, "decimal8:5"), (near, "neardecimal8:5")] {
+            let names = candidates(&floats, &[8]).into_iter().map(|chain| chain.to_string());
+            let of_decimals: Vec<_> = names.filter(|name| name.contains("decimal")).collect();
+            assert!(!of_decimals.is_empty());
+            assert!(of_decimals.iter().all(|name| name.starts_with(expected)), "{of_decimals:?}");
+        }
+    }
+
+    #[test]
+    fn lists_have_the_digits_of_all_decimal_numbers() {
+        let price = |i: u64, digits: i32| (1 + random(i) % 9000) as f64 / 10_f64.powi(digits);
+        let few_have_four = bytes(|i| price(i, if i % 40 == 0 { 4 } else { 2 }).to_le_bytes());
+        assert_eq!(digits_for_lists(8, &few_have_four), Some(4));
+        let singles = bytes(|i| (price(i, 1) as f32).to_le_bytes());
+        assert_eq!(digits_for_lists(4, &singles), Some(1));
+        let roots = bytes(|i| price(i, 2).sqrt().to_le_bytes());
+        assert_eq!(digits_for_lists(8, &roots), None);
+    }
 }
