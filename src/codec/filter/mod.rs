@@ -324,6 +324,14 @@ pub enum Filter {
 }
 
 impl Filter {
+    /// The chain that is the same for all blocks, if it is one.
+    pub(crate) fn chain(self) -> Option<FilterChain> {
+        match self {
+            Self::Chain(chain) => Some(chain),
+            Self::None | Self::Auto => None,
+        }
+    }
+
     /// Bytes of memory that a worker takes to filter a block of `block_len` bytes.
     pub(crate) fn memory(self, block_len: usize) -> u64 {
         match self {

@@ -203,7 +203,7 @@ impl<'d> Batch<'d> {
 
 /// Copies `ranges` of a buffer to the host. A range is an offset and a length; they ascend. Calls `take` with the number of
 /// a range and one piece of it after another. Ranges close to each other are copied together.
-pub(crate) fn read_ranges(
+fn read_ranges(
     queue: &mut dyn Queue,
     buffer: BufferId,
     ranges: &[(u64, usize)],

@@ -213,11 +213,7 @@ impl<'d> Encoder<'d> {
             pipelines::encode_filtered(limits, &recipe, shape, needs.passes())
         });
         let batch = Batch::new(device, most, &own.named("packed"), planner)?;
-        let filters = match recipe.filter {
-            Filter::Chain(chain) => Some(chain),
-            Filter::None | Filter::Auto => None,
-        };
-        Ok(Self { batch, filters, lens: Vec::new() })
+        Ok(Self { batch, filters: recipe.filter.chain(), lens: Vec::new() })
     }
 
     /// Bytes of device memory that such an encoder takes, including the caller's buffers.

@@ -56,8 +56,7 @@ impl<'d> Memory<'d> {
 
     /// The buffer named `name`, if the plan has such a buffer.
     pub fn find(&self, name: &str) -> Option<BufferId> {
-        let at = self.names.iter().position(|other| *other == name)?;
-        self.buffers.get(at).copied()
+        self.at(name).map(|at| self.buffers[at])
     }
 
     /// The buffer named `name`.
@@ -68,15 +67,18 @@ impl<'d> Memory<'d> {
         self.find(name).unwrap_or_else(|| panic!("the plan has no buffer '{name}'"))
     }
 
-    /// Has the next plans use `other` in the place of the buffer named `name`, which it returns. If that was not borrowed, the
-    /// caller puts it back.
+    /// Has the next plans use `other` in the place of the borrowed buffer named `name`.
     ///
     /// # Panics
-    /// If the plan has no such buffer.
-    pub fn replace(&mut self, name: &str, other: BufferId) -> BufferId {
-        let at = self.names.iter().position(|own| *own == name);
-        let at = at.unwrap_or_else(|| panic!("the plan has no buffer '{name}'"));
-        std::mem::replace(&mut self.buffers[at], other)
+    /// If no buffer of that name is borrowed.
+    pub fn replace(&mut self, name: &str, other: BufferId) {
+        let at = self.at(name).filter(|&at| self.borrowed[at]);
+        let at = at.unwrap_or_else(|| panic!("no buffer '{name}' is borrowed"));
+        self.buffers[at] = other;
+    }
+
+    fn at(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|own| *own == name)
     }
 
     fn get(&self, buffer: Buffer) -> BufferId {

@@ -5,7 +5,6 @@ use std::ops::Range;
 use super::job::Job;
 use crate::access::device::Core;
 use crate::codec;
-use crate::codec::filter::{Filter, FilterChain};
 use crate::gpu::coder::{
     BufferBytes, Buffers, CoderError, Decoder, EncodedBlock, Encoder, Needs, PayloadPlace,
 };
@@ -17,8 +16,8 @@ use crate::gpu::stages::pipelines;
 /// Pinned memory is made in multiples of this many bytes.
 const PIECE: usize = 4 << 20;
 
-/// Encodes batches one after another. While one is being encoded, the payloads of the one before come to the host: the
-/// device has copied them to another buffer, one of two outboxes, which the batches use in turns.
+/// Encodes batches one after another. While one is being encoded, the payloads of the one before come to the host: batches use
+/// two outboxes in turns.
 pub(super) struct Coder<'d> {
     key: Key,
     /// The most blocks at once.
@@ -32,7 +31,6 @@ pub(super) struct Coder<'d> {
     outboxes: [Outbox<'d>; 2],
     /// The one for the batch that was started last.
     last: usize,
-    filters: Option<FilterChain>,
     /// Memory that batches come to the host in, from one job to the next.
     pub(super) pinned: Option<HostMemory>,
 }
@@ -117,12 +115,8 @@ impl<'d> Coder<'d> {
             false => None,
         };
         let queue = device.queue()?;
-        let filters = match recipe.filter {
-            Filter::Chain(chain) => Some(chain),
-            Filter::None | Filter::Auto => None,
-        };
         let (last, pinned) = (0, None);
-        Ok(Self { key, blocks, encoder, device, queue, checker, outboxes, last, filters, pinned })
+        Ok(Self { key, blocks, encoder, device, queue, checker, outboxes, last, pinned })
     }
 
     /// Whether it is made for this, and for at least so many blocks.
@@ -181,7 +175,7 @@ impl<'d> Coder<'d> {
     ) -> Result<Vec<bool>, CoderError> {
         let Some(checker) = &mut self.checker else { return Ok(vec![true; blocks.len()]) };
         checker.clear();
-        let (position, filters) = (0, self.filters);
+        let (position, filters) = (0, self.key.recipe.filter.chain());
         let mut places = Vec::with_capacity(blocks.len());
         for (block, content_len) in blocks.iter().zip(lens) {
             let Some((start, payload_len)) = block.payload else { continue };

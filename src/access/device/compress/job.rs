@@ -11,7 +11,7 @@ use super::sink::Sink;
 use super::slot::{Outlet, Slot};
 use super::writing::{Inlet, Writing};
 use crate::access::device::Core;
-use crate::codec::filter::{Filter, FilterChain};
+use crate::codec::filter::Filter;
 use crate::codec::{Codec, Recipe};
 use crate::error::Error;
 use crate::format::{FrameHeader, Method, ModuleTable};
@@ -28,9 +28,8 @@ pub(super) struct Job {
     pub(super) contents: Contents,
     pub(super) header: FrameHeader,
     key: Key,
-    /// The method of blocks that the device encodes, and their filters.
+    /// The method of blocks that the device encodes.
     method: Method,
-    filters: Option<FilterChain>,
     /// What fits the device.
     fitting: Batches,
     /// How many threads encode, and the most blocks of their batches.
@@ -57,12 +56,8 @@ impl Job {
             Codec::Bwt(_) => Method::Bwt,
             Codec::Store | Codec::Smallest(_) => return Ok(None),
         };
-        let filters = match recipe.filter {
-            Filter::None => None,
-            Filter::Chain(chain) => Some(chain),
-            Filter::Auto => return Ok(None),
-        };
-        let is_for_device = options.long == 0
+        let is_for_device = recipe.filter != Filter::Auto
+            && options.long == 0
             && contents.len > u64::from(block_len)
             && contents.start.is_multiple_of(4);
         if !is_for_device {
@@ -96,7 +91,6 @@ impl Job {
             header,
             key,
             method,
-            filters,
             fitting,
             slots,
             batch,
@@ -156,7 +150,7 @@ impl Job {
         match payload {
             None => Coded::stored(content_crc),
             Some(_) => {
-                let (method, filters) = (self.method, self.filters);
+                let (method, filters) = (self.method, self.key.recipe.filter.chain());
                 Coded { method, filters, payload_crc, content_crc }
             }
         }

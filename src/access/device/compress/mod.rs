@@ -1,8 +1,8 @@
 //! Compresses what lies in a buffer of a device, there.
 //!
 //! ```text
-//! the caller's buffer ─▶ contents ─▶ payloads ─▶ outbox ─▶ pinned host memory ─▶ output
-//!                    copy        encode      copy     download            copy
+//! the caller's buffer ─▶ contents ─▶ outbox ─▶ pinned host memory ─▶ output
+//!                    copy        encode    download            copy
 //! ```
 //!
 //! Threads (`encoders`) take batches of blocks in turns. Each has one batch encoded while it fetches the payloads of the one

@@ -100,7 +100,7 @@ pub(super) fn candidates(bytes: &[u8], widths: &[u8]) -> Vec<FilterChain> {
         // Pixels with a channel that never changes.
         add(&[Stage::Delta { width: 1, order: 1, stride: width.into() }, transpose]);
         for digits in digits(width, bytes) {
-            let [exact, near] = decimals(width, bytes, digits);
+            let [exact, near] = [false, true].map(|near| decimals(width, bytes, digits, near));
             let decimal = match near > exact + exact / 16 {
                 true => Stage::NearDecimal { digits },
                 false => Stage::Decimal { width, digits },
@@ -140,7 +140,7 @@ fn digits(width: u8, bytes: &[u8]) -> Vec<u8> {
     let mut found = Vec::new();
     let mut least = all / 2;
     for digits in 0..=max.min(6) {
-        let [_, decimals] = decimals(width, &few, digits);
+        let decimals = decimals(width, &few, digits, true);
         if decimals >= least {
             found.push(digits);
             least = all - all / 8;
@@ -158,28 +158,26 @@ fn digits(width: u8, bytes: &[u8]) -> Vec<u8> {
 pub(super) fn digits_for_lists(width: u8, bytes: &[u8]) -> Option<u8> {
     let max = decimal::max_digits(width)?;
     let all = bytes.len() / usize::from(width);
-    let counts: Vec<_> = (0..=max.min(8)).map(|digits| decimals(width, bytes, digits)[1]).collect();
+    let counts: Vec<_> =
+        (0..=max.min(8)).map(|digits| decimals(width, bytes, digits, true)).collect();
     let most = counts.iter().copied().max().filter(|most| *most >= all / 2)?;
     let enough = counts.iter().position(|count| count + all / 256 >= most)?;
     Some(enough as u8)
 }
 
-/// How many floats of `width` bytes are decimal numbers with so many digits behind the point, and how many are or are next to
-/// one.
-fn decimals(width: u8, bytes: &[u8], digits: u8) -> [usize; 2] {
+/// How many floats of `width` bytes are decimal numbers with so many digits behind the point, or, if they have 8 bytes and it
+/// `counts_near` ones, next to such a number.
+fn decimals(width: u8, bytes: &[u8], digits: u8, counts_near: bool) -> usize {
     let is_other =
         |bits: u64, code: Option<u64>| bits == 0 || code.is_some_and(|code| code != bits);
     if width == 4 {
         let singles = bytes.as_chunks().0.iter().map(|&bytes| u32::from_le_bytes(bytes));
         let code = |bits| decimal::of_f32(bits, digits).map(u64::from);
-        let count = singles.filter(|&bits| is_other(bits.into(), code(bits))).count();
-        return [count; 2];
+        return singles.filter(|&bits| is_other(bits.into(), code(bits))).count();
     }
-    let doubles = || bytes.as_chunks().0.iter().map(|&bytes| u64::from_le_bytes(bytes));
-    [
-        doubles().filter(|&bits| is_other(bits, decimal::of_f64(bits, digits))).count(),
-        doubles().filter(|&bits| is_other(bits, decimal::of_near(bits, digits))).count(),
-    ]
+    let code = if counts_near { decimal::of_near } else { decimal::of_f64 };
+    let doubles = bytes.as_chunks().0.iter().map(|&bytes| u64::from_le_bytes(bytes));
+    doubles.filter(|&bits| is_other(bits, code(bits, digits))).count()
 }
 
 /// The distance at which bytes are most often equal, if that is often: the width of records.
