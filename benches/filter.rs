@@ -9,7 +9,7 @@ use pz::internal::filter;
 const LEN: usize = 4 << 20;
 
 /// Each stage alone, and the chains that the choice considers.
-const CHAINS: [&str; 58] = [
+const CHAINS: [&str; 60] = [
     "transpose2",
     "transpose3",
     "transpose4",
@@ -56,6 +56,8 @@ const CHAINS: [&str; 58] = [
     "dictionary8:2",
     "dictionary8:2.2",
     "dictionary8:2,delta2,zigzag2",
+    "x86",
+    "arm64",
     "bf16",
     "f32",
     "f64",

@@ -12,6 +12,12 @@ pub(crate) fn noise(seed: u32, len: usize, symbols: u32) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
+/// Bytes with many instructions that call, so that some overlap.
+pub(crate) fn calls(seed: u32, len: usize) -> Vec<u8> {
+    let byte = |x: u8| [0xe8, 0xe9, 0, 0xff, 0x94, 0x97, 7, 0xe7][usize::from(x) % 8];
+    noise(seed, len, 256).into_iter().map(byte).collect()
+}
+
 /// Text with repetitions at many distances, and some noise.
 pub(crate) fn mixture(len: usize) -> Vec<u8> {
     let text = include_bytes!("codec/lz77/stream/decode.rs");

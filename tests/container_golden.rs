@@ -28,6 +28,7 @@ fn version_1() -> Vec<(String, Golden)> {
     files.push(("distant".into(), Golden::Distant));
     files.push(("dictionary".into(), Golden::Dictionary));
     files.push(("near".into(), Golden::Near));
+    files.push(("calls".into(), Golden::Calls));
     files
 }
 
@@ -71,6 +72,8 @@ enum Golden {
     Dictionary,
     /// A part three times, and then the rest, with matches within a block, too. These came later.
     Near,
+    /// Bytes among which calls of x86 and Arm programs are frequent.
+    Calls,
 }
 
 impl Golden {
@@ -83,6 +86,10 @@ impl Golden {
             Self::Part1000ThenAll => [&all[..1000], all].concat(),
             Self::Dictionary => {
                 (0..35_000_u32).flat_map(|i| (i % 97 * i % 89 * 1_000_003).to_le_bytes()).collect()
+            }
+            Self::Calls => {
+                let byte = |x: u8| [0xe8, 0xe9, 0, 0xff, 0x94, 0x97, 7, 0xe7][usize::from(x) % 8];
+                all[..50_000].iter().map(|x| byte(x ^ x >> 3)).collect()
             }
             Self::Near => [&all[..30_000], &all[..30_000], all].concat(),
             Self::Distant => [all, &all[500..30_000], b"Something else.", &all[20_000..]].concat(),
@@ -103,6 +110,10 @@ impl Golden {
             }
             Self::Dictionary => {
                 let filter = "dictionary4:2,transpose2".parse().unwrap();
+                small(&self.contents(all), &Options::new().filter(filter))
+            }
+            Self::Calls => {
+                let filter = "arm64,x86".parse().unwrap();
                 small(&self.contents(all), &Options::new().filter(filter))
             }
             Self::Near => {

@@ -13,6 +13,7 @@ typedef struct {
 #define FILTER_ROTATE 5u
 #define FILTER_XOR 6u
 #define FILTER_DICTIONARY 8u
+#define FILTER_CALLS 9u
 #define FILTER_MODULE 15u
 
 #define FILTER_ID(word) ((word) & 15u)

@@ -15,6 +15,7 @@ const FILTER_ZIGZAG = 4u;
 const FILTER_ROTATE = 5u;
 const FILTER_XOR = 6u;
 const FILTER_DICTIONARY = 8u;
+const FILTER_CALLS = 9u;
 const FILTER_MODULE = 15u;
 
 fn filter_id(word: u32) -> u32 {

@@ -1,5 +1,5 @@
 // Applies filters, from one buffer to another: a stage, and with it zigzag or rotation before a transposition and zigzag
-// after differences. Blocks without such a stage are copied.
+// after differences; calls of programs get places. Blocks without such a stage are copied.
 //
 // @pz_cost {
 //   threads: N/16384*256
@@ -7,7 +7,7 @@
 //   buffers: jobs=32, contents=N, filtered=N, payload=N+256
 //   local_mem: 0
 // }
-// @pz_import filter
+// @pz_import filter_calls
 
 // What else is done to elements: bits of the stage's word beside its order.
 #define HAS_ZIGZAG(word) ((word) >> 6 & 1u)
@@ -188,6 +188,12 @@ __kernel void forward(__global const Job *jobs, __global const uint4 *before, __
     first -= unit;
     before += (ulong)block * (slot / 16) + unit / 16;
     after += (ulong)block * (slot / 16) + unit / 16;
+    if (FILTER_ID(word) == FILTER_CALLS) {
+        // Sixteen pages.
+        uint at = first + lane * CALLS_PAGE;
+        if (lane < 16 && at < len) change_page(before, after, at, len, word, true);
+        return;
+    }
     bool of_bits = FILTER_ID(word) == FILTER_BIT_TRANSPOSE;
     bool moves = of_bits || FILTER_ID(word) == FILTER_TRANSPOSE;
     uint width = of_bits ? FILTER_WIDTH(word) : FILTER_BYTES(word);

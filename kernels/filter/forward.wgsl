@@ -1,5 +1,5 @@
 // Applies filters, from one buffer to another: a stage, and with it zigzag or rotation before a transposition and zigzag
-// after differences. Blocks without such a stage are copied.
+// after differences; calls of programs get places. Blocks without such a stage are copied.
 //
 // @pz_cost {
 //   threads: N/16384*256
@@ -7,7 +7,7 @@
 //   buffers: jobs=32, contents=N, filtered=N, payload=N+256
 //   local_mem: 0
 // }
-// @pz_import filter
+// @pz_import filter_calls
 
 struct Args {
     blocks: u32,
@@ -206,6 +206,27 @@ fn move_elements(begin: u32, to: u32, width: u32, word: u32, plane_units: u32) {
     }
 }
 
+// Four words of a unit, which begins at word `unit`, from byte `at` on.
+fn four_words(unit: u32, at: u32) -> vec4<u32> {
+    let w = unit + at / 4u;
+    return vec4<u32>(before[w], before[w + 1u], before[w + 2u], before[w + 3u]);
+}
+
+// Changes the calls of the page that begins at byte `first` of a unit of `len` bytes, on its way from word `unit` to place
+// `to`.
+fn change_page(unit: u32, to: u32, first: u32, len: u32, word: u32) {
+    let end = min(len, first + CALLS_PAGE);
+    let v = four_words(unit, first);
+    var c = Calls(array<u32, 5>(v.x, v.y, v.z, v.w, 0u), 0u);
+    for (var at = first; at < end; at += 16u) {
+        let next = four_words(unit, select(at, at + 16u, at + 16u < end));
+        c.words[4] = next.x;
+        change_calls(&c, at, end, word, true);
+        after[to + at / 16u] = vec4<u32>(c.words[0], c.words[1], c.words[2], c.words[3]);
+        c.words = array<u32, 5>(c.words[4], next.y, next.z, next.w, 0u);
+    }
+}
+
 // `count` workgroups for each block, each for 16,384 bytes.
 // @pz_entry
 fn forward(local_index: u32, workgroup_index: u32) {
@@ -225,6 +246,14 @@ fn forward(local_index: u32, workgroup_index: u32) {
     let first = in_block - unit;
     let source = block * (args.slot / 4u) + unit / 4u;
     let to = block * (args.slot / 16u) + unit / 16u;
+    if filter_id(word) == FILTER_CALLS {
+        // Sixteen pages.
+        let at = first + local_index * CALLS_PAGE;
+        if local_index < 16u && at < len {
+            change_page(source, to, at, len, word);
+        }
+        return;
+    }
     let of_bits = filter_id(word) == FILTER_BIT_TRANSPOSE;
     let moves = of_bits || filter_id(word) == FILTER_TRANSPOSE;
     let width = select(filter_bytes(word), filter_width(word), of_bits);

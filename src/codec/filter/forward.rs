@@ -83,6 +83,7 @@ fn apply_stage(
                 _ => values.apply::<u64>(before, unit, (index, digits)),
             };
         }
+        (Stage::Calls { machine }, _) => machine.apply(unit),
         (_, 1) => apply_to::<u8>(stage, unit, scratch),
         (_, 2) => apply_to::<u16>(stage, unit, scratch),
         (_, 4) => apply_to::<u32>(stage, unit, scratch),
@@ -116,6 +117,7 @@ fn apply_to<W: Word>(stage: Stage, unit: &mut [u8], scratch: &mut Vec<u8>) {
         | Stage::Decimal { .. }
         | Stage::NearDecimal { .. }
         | Stage::Dictionary { .. }
+        | Stage::Calls { .. }
         | Stage::Module(_) => {}
     }
 }

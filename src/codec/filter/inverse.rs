@@ -48,7 +48,11 @@ pub(crate) fn invert(
 
 fn invert_unit(mut stages: &[Stage], unit: &mut [u8], scratch: &mut Vec<u8>) {
     while let Some((&last, before)) = stages.split_last() {
-        if let Stage::Dictionary { width, index, digits } = last {
+        if let Stage::Calls { machine } = last {
+            machine.undo(unit);
+            stages = before;
+            continue;
+        } else if let Stage::Dictionary { width, index, digits } = last {
             scratch.clear();
             scratch.extend_from_slice(unit);
             match width {
@@ -97,6 +101,7 @@ fn runs_in_tiles(stage: Stage) -> bool {
         Stage::Transpose { .. }
         | Stage::BitTranspose { .. }
         | Stage::Dictionary { .. }
+        | Stage::Calls { .. }
         | Stage::Module(_) => false,
         Stage::Delta { stride, .. }
         | Stage::ZigzagDelta { stride, .. }
@@ -212,6 +217,7 @@ fn undo_on<W: Word>(stage: Stage, tile: &mut [u8], kept: &mut Kept) {
         Stage::Transpose { .. }
         | Stage::BitTranspose { .. }
         | Stage::Dictionary { .. }
+        | Stage::Calls { .. }
         | Stage::Module(_) => {}
     }
 }

@@ -18,11 +18,13 @@
 //! | [`words`] | elements of 1, 2, 4 and 8 bytes |
 //! | [`transpose`] | byte and bit transposition |
 //! | [`decimal`] | floats that are decimal numbers, as integers |
+//! | [`calls`] | calls in programs |
 //! | [`dictionary`] | elements as places in a sorted list of their values |
 //! | [`modules`] | what runs the stages that a frame's modules define |
 //! | [`built_in`] | chains without such stages, for benchmarks |
 
 pub mod built_in;
+mod calls;
 mod choose;
 mod decimal;
 mod dictionary;
@@ -36,6 +38,7 @@ mod tests;
 mod transpose;
 mod words;
 
+pub(crate) use calls::Machine;
 pub(crate) use choose::Chooser;
 pub(crate) use forward::apply;
 pub(crate) use hints::{Hints, LOOKED_AT};
@@ -75,6 +78,8 @@ pub(crate) enum Stage {
     /// A sorted list of the unit's values, and for each element its place there, in `index` bytes. With `digits`, the list
     /// has integers in place of floats: those of [`Self::Decimal`], or of [`Self::NearDecimal`] if `width` is 8.
     Dictionary { width: u8, index: u8, digits: Option<u8> },
+    /// Places instead of distances in the calls of a program.
+    Calls { machine: Machine },
     /// What module `number` of the frame does with `argument`.
     Module(ModuleCall),
 }
@@ -88,6 +93,7 @@ impl Stage {
         match self {
             Self::Module(_) => 1,
             Self::NearDecimal { .. } => 8,
+            Self::Calls { machine } => machine.width() as usize,
             Self::Transpose { width }
             | Self::BitTranspose { width }
             | Self::Delta { width, .. }
@@ -122,6 +128,7 @@ impl Stage {
             Self::NearDecimal { digits } => (7, 1, digits as u16),
             Self::Dictionary { index, digits: None, .. } => (8, 0, index as u16),
             Self::Dictionary { index, digits: Some(digits), .. } => (8, digits + 1, index as u16),
+            Self::Calls { .. } => (9, 0, 0),
         };
         id | (order as u32) << 4 | (self.width() as u32) << 8 | (parameter as u32) << 16
     }
@@ -144,6 +151,7 @@ impl Stage {
             7 if order == 1 => Self::NearDecimal { digits },
             7 => Self::Decimal { width, digits },
             8 => Self::Dictionary { width, index: parameter as u8, digits: order.checked_sub(1) },
+            9 => Self::Calls { machine: Machine::of_width(width)? },
             15 => Self::Module(ModuleCall { number: width, argument: parameter }),
             _ => return None,
         };
@@ -154,7 +162,7 @@ impl Stage {
     const fn is_valid(self) -> bool {
         let is_word = matches!(self.width(), 1 | 2 | 4 | 8);
         match self {
-            Self::Module(_) => true,
+            Self::Module(_) | Self::Calls { .. } => true,
             Self::Transpose { width } => width > 1,
             Self::BitTranspose { .. } | Self::Zigzag { .. } => is_word,
             Self::Delta { order, stride, .. } | Self::ZigzagDelta { order, stride, .. } => {
@@ -199,6 +207,7 @@ impl Stage {
 /// | `neardecimal8:D` | floats of 8 bytes next to such numbers, as integers |
 /// | `dictionaryW:P` | elements of W bytes (4 or 8) as places, of P bytes (1 or 2), in a list of the unit's values |
 /// | `dictionaryW:P.D` | the same of floats with up to D digits behind the point, which are listed as integers |
+/// | `x86`, `arm64` | a program for such a processor: calls of one function become equal |
 /// | `moduleN`, `moduleN:A` | what module N of the frame does with the argument 0 or A (up to 65535) |
 ///
 /// W is 1, 2, 4 or 8 bytes where no other range is given. Chains that suit a type have names too: `i16`, `i32` and

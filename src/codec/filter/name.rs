@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Filter, FilterChain, ModuleCall, Stage};
+use super::{Filter, FilterChain, Machine, ModuleCall, Stage};
 
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -32,6 +32,7 @@ impl fmt::Display for Stage {
             Self::Dictionary { width, index, digits: Some(digits) } => {
                 write!(f, "dictionary{width}:{index}.{digits}")
             }
+            Self::Calls { machine } => f.write_str(machine.name()),
             Self::Module(ModuleCall { number, argument: 0 }) => write!(f, "module{number}"),
             Self::Module(ModuleCall { number, argument }) => write!(f, "module{number}:{argument}"),
         }
@@ -41,6 +42,9 @@ impl fmt::Display for Stage {
 impl Stage {
     /// The stage with this name.
     fn from_name(text: &str) -> Option<Self> {
+        if let Some(machine) = Machine::ALL.into_iter().find(|machine| machine.name() == text) {
+            return Some(Self::Calls { machine });
+        }
         let digits = text.find(|c: char| c.is_ascii_digit())?;
         let (name, numbers) = text.split_at(digits);
         if name == "module" {

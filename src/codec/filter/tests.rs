@@ -65,6 +65,7 @@ fn plain(stage: Stage, unit: &[u8]) -> Vec<u8> {
         Stage::Decimal { .. }
         | Stage::NearDecimal { .. }
         | Stage::Dictionary { .. }
+        | Stage::Calls { .. }
         | Stage::Module(_) => {
             unreachable!("they have tests of their own")
         }
@@ -160,6 +161,8 @@ fn descriptors_and_names_round_trip() {
         Stage::Decimal { width: 4, digits: 10 },
         Stage::NearDecimal { digits: 15 },
         Stage::Dictionary { width: 8, index: 2, digits: Some(14) },
+        Stage::Calls { machine: Machine::X86 },
+        Stage::Calls { machine: Machine::Arm64 },
     ];
     for stage in stages().into_iter().chain(others) {
         for chain in [&[stage][..], &[stage; 2], &[Stage::Zigzag { width: 1 }, stage, stage]] {
@@ -193,6 +196,9 @@ fn descriptors_and_names_round_trip() {
         "dictionary8:2.",
         "dictionary8:2.15",
         "dictionary4:1.11",
+        "x86:1",
+        "x64",
+        "arm32",
         "xor4x",
         "i32x0",
         "f32x2",
@@ -225,7 +231,10 @@ fn hostile_descriptors_are_refused() {
         ("a gap", 20, [zigzag, 0, zigzag]),
         ("first empty", 20, [0, zigzag, 0]),
         ("id 0", 20, [1 << 8, 0, 0]),
-        ("id 9", 20, [9 | 1 << 8, 0, 0]),
+        ("calls of a width of 2", 20, [9 | 2 << 8, 0, 0]),
+        ("calls of order 1", 20, [9 | 1 << 4 | 1 << 8, 0, 0]),
+        ("calls with a parameter", 20, [9 | 4 << 8 | 1 << 16, 0, 0]),
+        ("id 10", 20, [10 | 1 << 8, 0, 0]),
         ("id 14", 20, [14 | 1 << 8, 0, 0]),
         ("order of a module", 20, [15 | 1 << 4, 0, 0]),
         ("width 0", 20, [1, 0, 0]),

@@ -154,6 +154,8 @@ kernels! {
     FILTER_FORWARD = "filter/forward";
     /// Undoes filters that change each element by itself, where elements have not just moved.
     FILTER_WORDS = "filter/words";
+    /// Undoes what filters do to calls in programs.
+    FILTER_CALLS = "filter/calls";
     /// Undoes transpositions of bytes and bits, and what changes each element after them.
     FILTER_SHUFFLE = "filter/shuffle";
     /// Undoes differences.
@@ -233,6 +235,7 @@ common![
     "bwt_sort_state",
     "crc",
     "filter",
+    "filter_calls",
     "filter_words",
     "lanes",
     "length_code",

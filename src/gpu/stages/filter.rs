@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `unshuffle` | moves bytes or bits back, and with them undoes zigzag or rotation; looks up elements in lists of values |
 //! | `unfilter` | undoes zigzag and rotation elsewhere |
+//! | `calls` | puts distances instead of places into the calls of programs |
 //! | `sum` | undoes differences, also those in lists of values, a workgroup for each unit |
 //! | `module` | undoes what a module did, a work item for each lane |
 //!
@@ -16,7 +17,8 @@ use crate::codec::filter::{FilterChain, Stage};
 use crate::format::MAX_MODULES;
 use crate::gpu::model::cost::CostError;
 use crate::gpu::model::kernel::{
-    FILTER_ADJACENT_SUMS, FILTER_ROW_SUMS, FILTER_SHUFFLE, FILTER_SUMS, FILTER_WORDS, Kernel,
+    FILTER_ADJACENT_SUMS, FILTER_CALLS, FILTER_ROW_SUMS, FILTER_SHUFFLE, FILTER_SUMS, FILTER_WORDS,
+    Kernel,
 };
 use crate::gpu::model::limits::Limits;
 use crate::gpu::model::plan::{Plan, Run, Step};
@@ -83,6 +85,8 @@ const CHANGES: u32 = 2;
 const SUMS: [u32; 2] = [4, 8];
 /// Differences in lists of values, which `unshuffle` looks up afterwards.
 const ENTRIES: u32 = 1 << 18;
+/// Calls of programs.
+const CALLS: u32 = 1 << 19;
 /// What `sums` takes for its turn to undo them.
 const ENTRIES_TURN: u32 = 2;
 /// Differences of adjacent elements that fit a word, once and twice.
@@ -120,7 +124,7 @@ pub(crate) struct Undoing {
 impl Undoing {
     /// Every step.
     #[cfg(test)]
-    pub(crate) const ALL: Self = Self { steps: [0x7_ffff; 3], modules: [0; 3] };
+    pub(crate) const ALL: Self = Self { steps: [0xf_ffff; 3], modules: [0; 3] };
 
     /// What a block needs.
     pub(crate) fn of(undo: &Undo) -> Self {
@@ -151,6 +155,7 @@ impl Undoing {
                 }
                 Some(Stage::Xor { width, stride }) => sums_of(width, stride, true)[0],
                 Some(Stage::Dictionary { .. }) => ENTRIES | MOVES,
+                Some(Stage::Calls { .. }) => CALLS,
                 // The module finds zeros where it writes.
                 Some(Stage::Module(_)) => MOVES,
                 Some(Stage::Decimal { .. } | Stage::NearDecimal { .. }) | None => 0,
@@ -210,6 +215,9 @@ pub(crate) fn append(
             std::mem::swap(&mut here, &mut other);
         }
         let buffers = ["jobs", here];
+        if steps & CALLS != 0 {
+            add(plan, ("calls", &FILTER_CALLS, "calls"), &buffers, MIN_UNIT, &[stage], &[])?;
+        }
         if steps & CHANGES != 0 {
             add(plan, ("unfilter", &FILTER_WORDS, "words"), &buffers, PIECE, &[stage], &[])?;
         }

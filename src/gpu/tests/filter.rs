@@ -7,10 +7,10 @@ use crate::gpu::model::plan::{Plan, Shape};
 use crate::gpu::stages::filter::{Undoing, append};
 use crate::gpu::stages::forward_filter::{Passes, prepend};
 use crate::gpu::stages::job::{Job, Undo};
-use crate::test_data::noise;
+use crate::test_data::{calls, noise};
 
 /// Chains with every stage, of every width, with short and long strides.
-const CHAINS: [&str; 66] = [
+const CHAINS: [&str; 70] = [
     "transpose2",
     "transpose3",
     "transpose4",
@@ -79,6 +79,10 @@ const CHAINS: [&str; 66] = [
     "delta2x500,zdelta2x3,transpose2",
     "zdelta4x2,zdeltadelta1x5",
     "zdelta2,transpose8",
+    "x86",
+    "arm64",
+    "x86,transpose4",
+    "delta1,x86,arm64",
     "rotate4,zdelta4x8,transpose4",
 ];
 
@@ -193,7 +197,7 @@ fn blocks_are_filtered_as_on_the_cpu() {
 }
 
 /// Chains of few steps for each work item, for blocks of several units.
-const LONG: [&str; 12] = [
+const LONG: [&str; 14] = [
     "delta4x3,zigzag4,transpose4",
     "delta1x3000,delta1x3",
     "xor8,bits8",
@@ -206,6 +210,8 @@ const LONG: [&str; 12] = [
     "deltadelta1x3,xor2",
     "delta8x3,deltadelta8x2",
     "delta2x2,delta1x6,delta4x8",
+    "x86",
+    "arm64,x86",
 ];
 
 #[test]
@@ -221,6 +227,26 @@ fn units_are_filtered_and_undone_alone() {
         }
         for ((name, contents), applied) in unfiltered.iter().zip(applied(device, &unfiltered)) {
             assert!(applied == filtered(name, contents).0, "{name}, {} bytes", contents.len());
+        }
+    });
+}
+
+#[test]
+fn calls_in_programs_are_changed_as_on_the_cpu() {
+    let chains = ["x86", "arm64", "x86,delta1", "transpose2,x86"];
+    let lens = [4, 5, 1000, 1023, 1024, 1030, 16_384, 16_400, 262_144 + 3, (1 << 20) + 3001];
+    let contents: Vec<_> = lens.iter().map(|len| calls(*len as u32, *len)).collect();
+    let blocks: Vec<_> =
+        contents.iter().flat_map(|block| chains.map(|name| (name, &block[..]))).collect();
+    let filtered: Vec<_> = blocks.iter().map(|(name, block)| filtered(name, block)).collect();
+    each_device(|device| {
+        let applied = applied(device, &blocks);
+        let undone = undone(device, &filtered, (1 << 20) + 3001);
+        for (((name, block), expected), (applied, undone)) in
+            blocks.iter().zip(&filtered).zip(applied.iter().zip(&undone))
+        {
+            assert!(applied == &expected.0, "{name}, {} bytes", block.len());
+            assert!(undone == block, "{name}, {} bytes", block.len());
         }
     });
 }
@@ -317,6 +343,9 @@ fn what_jobs_say_is_bounded() {
             8,
             8 | 255 << 8 | 0xffff << 16,
             8 | 1 << 8 | 1 << 16,
+            9,
+            9 | 4 << 8,
+            9 | 255 << 8,
         ] {
             let hostile = Undo { unit_log: u32::MAX, stages: [word; 3] };
             let blocks = [

@@ -85,7 +85,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
 }
 
 /// Filters of every kind.
-const FILTERS: [&str; 9] = [
+const FILTERS: [&str; 10] = [
     "auto",
     "f32",
     "i64x3",
@@ -95,6 +95,7 @@ const FILTERS: [&str; 9] = [
     "delta1x300,delta1x3",
     "dictionary8:2,zdelta2,transpose2",
     "dictionary8:2.3,zdelta2,transpose2",
+    "arm64,x86",
 ];
 
 /// Beginnings of files that tell of their contents.
@@ -193,6 +194,7 @@ fn files() -> Vec<Vec<u8>> {
         ("dictionary4:2,delta2,zigzag2", &contents()[3]),
         ("neardecimal8:3,zigzag8,transpose8", &contents()[3]),
         ("dictionary8:1.2,bits1", &contents()[3]),
+        ("x86,arm64", &contents()[5]),
     ] {
         let options = Options::new().block_size(1 << 16).threads(1);
         let options = options.filter(filter.parse().expect("a filter"));

@@ -5,6 +5,7 @@
 //!
 //! 1. A [`glance`] of 15 KiB shows whether the block is text, how wide its elements seem to be, and whether bytes resemble
 //!    those of the pixel before. Most text, programs and archives end here, unfiltered.
+//!    Programs get places instead of distances in their calls, if [calls](programs) of one function are frequent.
 //! 2. The entropy of the filtered glance's bytes ranks the candidates of these widths.
 //! 3. The codec encodes 1/64 of the block without a filter, with the best few candidates, and with those that a header
 //!    [suggests](super::hints). If the first is no help at all, the block stays as it is.
@@ -24,6 +25,8 @@
 
 mod glance;
 mod listed;
+mod programs;
+mod repeats;
 mod rows;
 
 use std::ops::Range;
@@ -119,6 +122,9 @@ impl Chooser {
         if contents.len() < MIN_LEN {
             return Ok(None);
         }
+        if let Some(machine) = programs::machine(contents, &mut self.unit) {
+            return Ok(FilterChain::new(&[Stage::Calls { machine }]));
+        }
         let tables = contents.len().min(1 << UNIT_LOG) >> TABLE_LOG;
         self.parts = if has_tables { 1 << tables.clamp(1, PARTS).ilog2() } else { 1 };
         let (mut tried, seen) = self.candidates(contents, hints)?;
@@ -173,7 +179,11 @@ impl Chooser {
         let large_plain = self.encoded(None, contents, LARGE, &mut size)?;
         let lens = [SMALL, LARGE].map(|sample| sample.len(contents.len()));
         let filtered = expected([small, large], lens);
-        let plain = expected([plain, large_plain], lens);
+        let mut plain = expected([plain, large_plain], lens);
+        if chain.has_dictionary() {
+            // Each unit has a list of its own, so the same bytes have other places there.
+            plain = repeats::without_far(plain, contents)?;
+        }
         let helps = if has_tables || filtered > plain + plain / 8 {
             // A filter must be worth its time.
             filtered + filtered / 32 < plain

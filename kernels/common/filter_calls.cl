@@ -1,0 +1,73 @@
+// Changes the numbers in calls of programs: from distances to places, or back.
+//
+// @pz_import filter
+
+// Bytes of a page. Nothing in a page depends on others.
+#define CALLS_PAGE 1024u
+
+// Adds `by` to a number, or takes it away.
+inline uint moved_number(uint number, uint by, bool forward) {
+    return forward ? number + by : number - by;
+}
+
+// Changes the 16 bytes at `at` of a unit, of whose page bytes before `end` exist: `words`, of which the fifth is the first
+// after them. `busy` is how many of the next bytes belong to an instruction before them.
+inline void change_calls(uint *words, uint *busy, uint at, uint end, uint word, bool forward) {
+    bool is_arm = FILTER_WIDTH(word) == 4;
+    #pragma unroll
+    for (uint k = 0; k < 4; k++) {
+        uint v = words[k];
+        if (is_arm) {
+            uint number = moved_number(v, at / 4 + k, forward) & 0x03ffffff;
+            if (v >> 26 == 0x25 && at + 4 * k + 4 <= end) words[k] = (v & 0xfc000000) | number;
+            continue;
+        }
+        // Most words have no opcode.
+        uint other = (v & 0xfefefefe) ^ 0xe8e8e8e8;
+        if ((other - 0x01010101 & ~other & 0x80808080) == 0) {
+            *busy = max(*busy, 4u) - 4;
+            continue;
+        }
+        for (uint b = 0; b < 4; b++) {
+            uint place = at + 4 * k + b + 5, shift = 8 * b, sign = words[k + 1] >> shift & 255;
+            bool is_free = *busy == 0;
+            *busy -= is_free ? 0 : 1;
+            if (!is_free || (words[k] >> shift & 254) != 0xe8) continue;
+            if ((sign + 1 & 255) > 1 || place > end) {
+                // A change to one of the next three bytes could make it look like an instruction.
+                *busy = 3;
+                continue;
+            }
+            uint high = b == 3 ? words[k + 1] : words[k + 1] << (24 - shift);
+            uint low = b == 3 ? 0 : words[k] >> (shift + 8);
+            // The sign is in all bits from the 24th on.
+            uint number = (uint)((int)(moved_number(low | high, place, forward) << 7) >> 7);
+            if (b == 3) {
+                words[k + 1] = number;
+            } else {
+                uint kept = 0xffffffff << (shift + 8);
+                words[k] = (words[k] & ~kept) | number << (shift + 8);
+                words[k + 1] = (words[k + 1] & kept) | number >> (24 - shift);
+            }
+            *busy = 4;
+        }
+    }
+}
+
+// Changes a page that begins at byte `at` of a unit of `len` bytes, on the way from `before` to `after`, which may be the
+// same.
+inline void change_page(__global const uint4 *before, __global uint4 *after, uint at, uint len, uint word, bool forward) {
+    uint end = min(len, at + CALLS_PAGE), busy = 0;
+    uint4 v = before[at / 16];
+    uint words[5] = {v.x, v.y, v.z, v.w, 0};
+    for (; at < end; at += 16) {
+        uint4 next = before[(at + 16 < end ? at + 16 : at) / 16];
+        words[4] = next.x;
+        change_calls(words, &busy, at, end, word, forward);
+        after[at / 16] = UINT4(words[0], words[1], words[2], words[3]);
+        words[0] = words[4];
+        words[1] = next.y;
+        words[2] = next.z;
+        words[3] = next.w;
+    }
+}

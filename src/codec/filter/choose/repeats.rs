@@ -1,0 +1,64 @@
+//! How much of a block repeats what lies far away, which pieces of it do not show.
+
+use crate::codec::{OutOfMemory, reserve};
+
+/// Places whose repetition is looked for.
+const PLACES: usize = 512;
+/// Repetitions are looked for in this part of a block, in its middle.
+const PART: usize = 8;
+/// A repetition has so many bytes, and is so far away.
+const LEN: usize = 32;
+const FAR: usize = 1 << 16;
+/// Base-2 logarithm of the entries that tell a place by a hash of its bytes.
+const LOG: u32 = 13;
+
+/// What is left of `bytes`, which pieces of `contents` take, without far repetitions.
+pub(super) fn without_far(bytes: usize, contents: &[u8]) -> Result<usize, OutOfMemory> {
+    let step = contents.len() / PLACES;
+    if contents.len() < PART * FAR {
+        return Ok(bytes);
+    }
+    let mut places: Vec<u16> = Vec::new();
+    reserve(&mut places, 1 << LOG)?;
+    places.resize(1 << LOG, 0);
+    let eight = |at: usize| u64::from_le_bytes(*contents[at..].first_chunk().expect("eight bytes"));
+    let hash = |bytes: u64| (bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LOG)) as usize;
+    for place in 0..PLACES - 1 {
+        let bytes = eight(place * step);
+        // Runs are no sign of more.
+        if bytes != bytes.rotate_left(8) {
+            places[hash(bytes)] = place as u16 + 1;
+        }
+    }
+    let mut is_repeated = [false; PLACES];
+    let part = contents.len() / PART;
+    let from = (contents.len() - part) / 2;
+    for at in from..from + part {
+        let Some(place) = places[hash(eight(at))].checked_sub(1) else { continue };
+        let there = usize::from(place) * step;
+        if there.abs_diff(at) >= FAR && contents[there..there + LEN] == contents[at..at + LEN] {
+            is_repeated[usize::from(place)] = true;
+        }
+    }
+    let repeated = is_repeated.iter().filter(|is_repeated| **is_repeated).count();
+    // Other parts hold more, of which some are the same.
+    let left = PLACES.saturating_sub(PART / 4 * repeated);
+    Ok((bytes as u64 * left as u64 / PLACES as u64) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_data::noise;
+
+    #[test]
+    fn what_repeats_from_afar_is_taken_off() {
+        let new = noise(1, 1 << 20, 256);
+        assert_eq!(without_far(1000, &new).unwrap(), 1000);
+        // Near repetitions and runs show in pieces.
+        assert_eq!(without_far(1000, &vec![7; 1 << 20]).unwrap(), 1000);
+        let again = new[..1 << 18].repeat(4);
+        assert!(without_far(1000, &again).unwrap() < 800);
+        assert_eq!(without_far(1000, &again[..1000]).unwrap(), 1000);
+    }
+}
