@@ -5,8 +5,8 @@ use std::str::FromStr;
 use crate::failure::Failure;
 use crate::filtering::{Chain, Lanes, Loaded};
 
-/// What `all` stands for: every type, and chains that suit stereo sound, pixels, floats and small numbers.
-const ALL: [&str; 20] = [
+/// What `all` stands for: every type, and chains that suit stereo sound, pixels, floats, small numbers and programs.
+const ALL: [&str; 22] = [
     "none",
     "auto",
     "i16",
@@ -27,6 +27,8 @@ const ALL: [&str; 20] = [
     "delta8,zigzag8,bits8",
     "xor4,transpose4",
     "xor8,transpose8",
+    "x86",
+    "arm64",
 ];
 
 /// A filter under the name that the user gave it.
