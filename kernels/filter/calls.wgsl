@@ -1,14 +1,20 @@
 // Undoes what filters do to calls in programs: puts distances instead of places into them.
 //
-// A work item has a page of 1,024 bytes.
+// A workgroup has 256 pages, and a work item a page. They take 64 bytes of each page to workgroup memory at a time, so that
+// adjacent work items load adjacent bytes.
 //
 // @pz_cost {
 //   threads: N/262144*256
 //   passes: 3
 //   buffers: jobs=32, contents=N
-//   local_mem: 0
+//   local_mem: 17408
 // }
 // @pz_import filter_calls
+
+// Bytes of a page that are in workgroup memory at a time.
+const PART = 64u;
+// Their words, and the first after them. The number is odd, so that work items use different banks.
+const PART_WORDS = 17u;
 
 struct Args {
     blocks: u32,
@@ -21,6 +27,8 @@ var<immediate> args: Args;
 
 @group(0) @binding(0) var<storage, read> jobs: array<u32>;
 @group(0) @binding(1) var<storage, read_write> contents: array<vec4<u32>>;
+
+var<workgroup> parts: array<u32, PART_WORDS * THREADS>;
 
 // `count` workgroups for each block, each for 2^18 bytes, which lie in one unit.
 // @pz_entry
@@ -35,22 +43,59 @@ fn calls(local_index: u32, workgroup_index: u32) {
     }
     let content_len = min(jobs[block * JOB_WORDS], args.slot);
     let unit_log = clamp(jobs[block * JOB_WORDS + JOB_UNIT_LOG], 18u, 20u);
-    let in_block = (workgroup_index % args.count * 256u + local_index) * CALLS_PAGE;
+    let in_block = workgroup_index % args.count * CALLS_PAGE * THREADS;
     if in_block >= content_len {
         return;
     }
     let unit = (in_block >> unit_log) << unit_log;
     let len = min(content_len - unit, 1u << unit_log);
-    let base = block * (args.slot / 16u) + unit / 16u;
     let first = in_block - unit;
-    let end = min(len, first + CALLS_PAGE);
-    let v = contents[base + first / 16u];
-    var c = Calls(array<u32, 5>(v.x, v.y, v.z, v.w, 0u), 0u);
-    for (var at = first; at < end; at += 16u) {
-        let next = contents[base + select(at, at + 16u, at + 16u < end) / 16u];
-        c.words[4] = next.x;
-        change_calls(&c, at, end, word, false);
-        contents[base + at / 16u] = vec4<u32>(c.words[0], c.words[1], c.words[2], c.words[3]);
-        c.words = array<u32, 5>(c.words[4], next.y, next.z, next.w, 0u);
+    let base = block * (args.slot / 16u) + unit / 16u;
+    let page = first + local_index * CALLS_PAGE;
+    let end = min(len, page + CALLS_PAGE);
+    var carried = 0u;
+    var c: Calls;
+    for (var part = 0u; part < CALLS_PAGE; part += PART) {
+        for (var i = local_index; i < PART / 16u * THREADS; i += THREADS) {
+            let at = first + i / 4u * CALLS_PAGE + part + i % 4u * 16u;
+            let to = i / 4u * PART_WORDS + i % 4u * 4u;
+            if at < len {
+                let v = contents[base + at / 16u];
+                for (var w = 0u; w < 4u; w++) {
+                    parts[to + w] = v[w];
+                }
+            }
+        }
+        workgroupBarrier();
+        let own = local_index * PART_WORDS;
+        let at = page + part;
+        if at < end {
+            if part > 0u {
+                parts[own] = carried;
+            }
+            parts[own + 16u] = 0u;
+            if at + PART < end {
+                parts[own + 16u] = contents[base + (at + PART) / 16u].x;
+            }
+            for (var k = 0u; k < 16u; k += 4u) {
+                for (var w = 0u; w < 5u; w++) {
+                    c.words[w] = parts[own + k + w];
+                }
+                change_calls(&c, at + 4u * k, end, word, false);
+                for (var w = 0u; w < 5u; w++) {
+                    parts[own + k + w] = c.words[w];
+                }
+            }
+            carried = parts[own + 16u];
+        }
+        workgroupBarrier();
+        for (var i = local_index; i < PART / 16u * THREADS; i += THREADS) {
+            let to = first + i / 4u * CALLS_PAGE + part + i % 4u * 16u;
+            let four = i / 4u * PART_WORDS + i % 4u * 4u;
+            if to < len {
+                contents[base + to / 16u] =
+                    vec4<u32>(parts[four], parts[four + 1u], parts[four + 2u], parts[four + 3u]);
+            }
+        }
     }
 }
