@@ -29,7 +29,7 @@ impl Machine {
     /// Both.
     pub(crate) const ALL: [Self; 2] = [Self::X86, Self::Arm64];
 
-    /// Least common divisor of the places of instructions: tells the machine in headers.
+    /// Instructions begin at multiples of so many bytes. Tells the machine in headers.
     pub(crate) const fn width(self) -> u8 {
         match self {
             Self::X86 => 1,
@@ -167,7 +167,7 @@ fn opcodes_with_avx2(bytes: &[u8; LOOKED_AT]) -> [u32; 2] {
     let is_zero = _mm256_cmpeq_epi8(last, _mm256_setzero_si256());
     let is_minus = _mm256_cmpeq_epi8(last, _mm256_set1_epi8(-1));
     let is_sign = _mm256_or_si256(is_zero, is_minus);
-    // Otherwise the compiler takes the bits apart, one by one, which is four times as slow.
+    // Where it knows what these bits are, the compiler takes them apart one by one, which is four times as slow.
     core::hint::black_box([is_opcode, is_sign].map(|bytes| _mm256_movemask_epi8(bytes) as u32))
 }
 

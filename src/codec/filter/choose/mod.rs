@@ -182,7 +182,7 @@ impl Chooser {
         let mut plain = expected([plain, large_plain], lens);
         if chain.has_dictionary() {
             // Each unit has a list of its own, so the same bytes have other places there.
-            plain = repeats::without_far(plain, contents)?;
+            plain = repeats::without_repeats(plain, contents)?;
         }
         let helps = if has_tables || filtered > plain + plain / 8 {
             // A filter must be worth its time.

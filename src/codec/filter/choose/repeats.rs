@@ -1,21 +1,21 @@
-//! How much of a block repeats what lies far away, which pieces of it do not show.
+//! How much of a block repeats other units, which pieces of it do not show.
 
+use super::UNIT_LOG;
 use crate::codec::{OutOfMemory, reserve};
 
 /// Places whose repetition is looked for.
 const PLACES: usize = 512;
 /// Repetitions are looked for in this part of a block, in its middle.
 const PART: usize = 8;
-/// A repetition has so many bytes, and is so far away.
+/// Bytes of a repetition.
 const LEN: usize = 32;
-const FAR: usize = 1 << 16;
 /// Base-2 logarithm of the entries that tell a place by a hash of its bytes.
 const LOG: u32 = 13;
 
-/// What is left of `bytes`, which pieces of `contents` take, without far repetitions.
-pub(super) fn without_far(bytes: usize, contents: &[u8]) -> Result<usize, OutOfMemory> {
+/// What is left of `bytes`, which pieces of `contents` take, without repetitions of other units.
+pub(super) fn without_repeats(bytes: usize, contents: &[u8]) -> Result<usize, OutOfMemory> {
     let step = contents.len() / PLACES;
-    if contents.len() < PART * FAR {
+    if contents.len() <= 1 << UNIT_LOG {
         return Ok(bytes);
     }
     let mut places: Vec<u16> = Vec::new();
@@ -36,7 +36,8 @@ pub(super) fn without_far(bytes: usize, contents: &[u8]) -> Result<usize, OutOfM
     for at in from..from + part {
         let Some(place) = places[hash(eight(at))].checked_sub(1) else { continue };
         let there = usize::from(place) * step;
-        if there.abs_diff(at) >= FAR && contents[there..there + LEN] == contents[at..at + LEN] {
+        let is_other_unit = there >> UNIT_LOG != at >> UNIT_LOG;
+        if is_other_unit && contents[there..there + LEN] == contents[at..at + LEN] {
             is_repeated[usize::from(place)] = true;
         }
     }
@@ -52,13 +53,14 @@ mod tests {
     use crate::test_data::noise;
 
     #[test]
-    fn what_repeats_from_afar_is_taken_off() {
-        let new = noise(1, 1 << 20, 256);
-        assert_eq!(without_far(1000, &new).unwrap(), 1000);
-        // Near repetitions and runs show in pieces.
-        assert_eq!(without_far(1000, &vec![7; 1 << 20]).unwrap(), 1000);
-        let again = new[..1 << 18].repeat(4);
-        assert!(without_far(1000, &again).unwrap() < 800);
-        assert_eq!(without_far(1000, &again[..1000]).unwrap(), 1000);
+    fn repetitions_of_other_units_are_taken_off() {
+        let new = noise(1, 2 << UNIT_LOG, 256);
+        assert_eq!(without_repeats(1000, &new).unwrap(), 1000);
+        // Runs show in pieces.
+        assert_eq!(without_repeats(1000, &vec![7; 2 << UNIT_LOG]).unwrap(), 1000);
+        let again = new[..1 << 18].repeat(8);
+        assert!(without_repeats(1000, &again).unwrap() < 900);
+        // One unit has one list.
+        assert_eq!(without_repeats(1000, &again[..1 << UNIT_LOG]).unwrap(), 1000);
     }
 }
