@@ -87,10 +87,7 @@ impl Golden {
             Self::Dictionary => {
                 (0..35_000_u32).flat_map(|i| (i % 97 * i % 89 * 1_000_003).to_le_bytes()).collect()
             }
-            Self::Calls => {
-                let byte = |x: u8| [0xe8, 0xe9, 0, 0xff, 0x94, 0x97, 7, 0xe7][usize::from(x) % 8];
-                all[..50_000].iter().map(|x| byte(x ^ x >> 3)).collect()
-            }
+            Self::Calls => common::calls(all[..50_000].iter().map(|x| x ^ x >> 3)),
             Self::Near => [&all[..30_000], &all[..30_000], all].concat(),
             Self::Distant => [all, &all[500..30_000], b"Something else.", &all[20_000..]].concat(),
         }

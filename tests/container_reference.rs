@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{levels_and_pipelines, sample};
+use common::{calls, levels_and_pipelines, sample};
 use pz::internal::{bwt, lz77};
 use pz::{Level, Options, Pipeline};
 use sha2::{Digest as _, Sha256};
@@ -628,11 +628,9 @@ fn files_with_distant_matches_follow_the_text_of_the_format() {
 fn filtered_programs_follow_the_text_of_the_format() {
     let mut file = Vec::new();
     let mut contents = Vec::new();
-    // Instructions that call are frequent, and some of them overlap.
-    let byte = |x: u8| [0xe8, 0xe9, 0, 0xff, 0x94, 0x97, 7, 0xe7][usize::from(x) % 8];
     for name in ["x86", "arm64", "arm64,x86", "x86,transpose4"] {
         for len in [300, 1027, 65_536, 1_300_001] {
-            let part: Vec<u8> = sample(len, len as u64).into_iter().map(byte).collect();
+            let part = calls(sample(len, len as u64));
             for pipeline in [Pipeline::Lzh, Pipeline::Bwt] {
                 let options = Options::new().pipeline(pipeline).block_size(1 << 21);
                 let filtered = options.filter(name.parse().unwrap());

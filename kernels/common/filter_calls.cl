@@ -53,21 +53,3 @@ inline void change_calls(uint *words, uint *busy, uint at, uint end, uint word, 
         }
     }
 }
-
-// Changes a page that begins at byte `at` of a unit of `len` bytes, on the way from `before` to `after`, which may be the
-// same.
-inline void change_page(__global const uint4 *before, __global uint4 *after, uint at, uint len, uint word, bool forward) {
-    uint end = min(len, at + CALLS_PAGE), busy = 0;
-    uint4 v = before[at / 16];
-    uint words[5] = {v.x, v.y, v.z, v.w, 0};
-    for (; at < end; at += 16) {
-        uint4 next = before[(at + 16 < end ? at + 16 : at) / 16];
-        words[4] = next.x;
-        change_calls(words, &busy, at, end, word, forward);
-        after[at / 16] = UINT4(words[0], words[1], words[2], words[3]);
-        words[0] = words[4];
-        words[1] = next.y;
-        words[2] = next.z;
-        words[3] = next.w;
-    }
-}

@@ -174,6 +174,23 @@ inline void move(__global const uint4 *from, __global uint4 *to, uint width, uin
     }
 }
 
+// Changes the calls of the page that begins at byte `at` of a unit of `len` bytes, on its way from `before` to `after`.
+inline void change_page(__global const uint4 *before, __global uint4 *after, uint at, uint len, uint word) {
+    uint end = min(len, at + CALLS_PAGE), busy = 0;
+    uint4 v = before[at / 16];
+    uint words[5] = {v.x, v.y, v.z, v.w, 0};
+    for (; at < end; at += 16) {
+        uint4 next = before[(at + 16 < end ? at + 16 : at) / 16];
+        words[4] = next.x;
+        change_calls(words, &busy, at, end, word, true);
+        after[at / 16] = UINT4(words[0], words[1], words[2], words[3]);
+        words[0] = words[4];
+        words[1] = next.y;
+        words[2] = next.z;
+        words[3] = next.w;
+    }
+}
+
 // `count` workgroups for each block, each for 16,384 bytes.
 __kernel void forward(__global const Job *jobs, __global const uint4 *before, __global uint4 *after, uint blocks,
     uint slot, uint count, uint stage) {
@@ -191,7 +208,7 @@ __kernel void forward(__global const Job *jobs, __global const uint4 *before, __
     if (FILTER_ID(word) == FILTER_CALLS) {
         // Sixteen pages.
         uint at = first + lane * CALLS_PAGE;
-        if (lane < 16 && at < len) change_page(before, after, at, len, word, true);
+        if (lane < 16 && at < len) change_page(before, after, at, len, word);
         return;
     }
     bool of_bits = FILTER_ID(word) == FILTER_BIT_TRANSPOSE;

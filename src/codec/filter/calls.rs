@@ -5,7 +5,7 @@
 //! filters of 7-Zip and xz. There each instruction depends on those before it; here only on those in its *page*, so that a
 //! GPU can do all pages at once. [`format`](mod@crate::format#filters) defines the stage exactly.
 
-use crate::codec::filter::words::Word;
+use super::words::Word;
 
 /// For what processor a program is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,13 +16,13 @@ pub(crate) enum Machine {
     Arm64,
 }
 
-/// No instruction of x86 that counts crosses a multiple of so many bytes.
+/// Bytes of a page. Only instructions of x86 that lie in one page are changed.
 const PAGE: usize = 1 << 10;
 /// Bytes of an instruction of x86: an opcode and a distance.
 const INSTRUCTION: usize = 5;
 /// Bytes whose opcodes are looked at together.
 const PIECE: usize = 32;
-/// Those, and what may follow the last of them in its instruction.
+/// These bytes, and the four that follow the last of them if that is an opcode.
 const LOOKED_AT: usize = PIECE + INSTRUCTION - 1;
 
 impl Machine {
@@ -60,8 +60,8 @@ impl Machine {
         self.each(unit, |number, place| number.wrapping_sub(place));
     }
 
-    /// Replaces the number in each call by what `change` makes of it and the place from which distances count. Both count
-    /// bytes for x86, and words for Arm.
+    /// Calls `change` for each call, with the number that the call holds and the place from which its distance counts, and
+    /// replaces the number by the result. Numbers and places count bytes for x86, and words for Arm.
     pub(super) fn each(self, unit: &mut [u8], mut change: impl FnMut(u32, u32) -> u32) {
         match self {
             #[cfg(all(feature = "simd", target_arch = "x86_64"))]

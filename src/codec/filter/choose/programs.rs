@@ -5,12 +5,12 @@ use super::places;
 
 /// Pieces of a block to look at.
 const PIECES: usize = 16;
-/// They are this part of a block, but not shorter than `LEAST` each.
+/// All pieces together are one part of so many of a block, but each has at least `LEAST` bytes.
 const PART: usize = 16;
 const LEAST: usize = 1 << 10;
-/// Base-2 logarithm of the numbers that are remembered.
+/// Base-2 logarithm of how many numbers are remembered.
 const LOG: u32 = 12;
-/// A program has more than one call in so many bytes whose target was seen before.
+/// In a program, so many bytes have more than one call of a target that was called before.
 const BYTES_PER_CALL: usize = 1 << 10;
 
 /// The machine for which `contents` seem to be a program: the one whose calls have a target again more often than they have
@@ -38,13 +38,13 @@ pub(super) fn machine(contents: &[u8], scratch: &mut Vec<u8>) -> Option<Machine>
 /// How often numbers come again.
 struct Numbers {
     /// Some of those that came, by a hash.
-    seen: Vec<u32>,
+    seen: [u32; 1 << LOG],
     again: usize,
 }
 
 impl Default for Numbers {
     fn default() -> Self {
-        Self { seen: vec![0; 1 << LOG], again: 0 }
+        Self { seen: [0; 1 << LOG], again: 0 }
     }
 }
 

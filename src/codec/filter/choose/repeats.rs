@@ -5,14 +5,14 @@ use crate::codec::{OutOfMemory, reserve};
 
 /// Places whose repetition is looked for.
 const PLACES: usize = 512;
-/// Repetitions are looked for in this part of a block, in its middle.
+/// We look for repetitions in the middle of a block, in one part of so many.
 const PART: usize = 8;
 /// Bytes of a repetition.
 const LEN: usize = 32;
-/// Base-2 logarithm of the entries that tell a place by a hash of its bytes.
+/// Base-2 logarithm of the number of entries in the table that finds a place by a hash of its bytes.
 const LOG: u32 = 13;
 
-/// What is left of `bytes`, which pieces of `contents` take, without repetitions of other units.
+/// Pieces of `contents` take `bytes` bytes. Returns how many of these are left if what repeats another unit takes none.
 pub(super) fn without_repeats(bytes: usize, contents: &[u8]) -> Result<usize, OutOfMemory> {
     let step = contents.len() / PLACES;
     if contents.len() <= 1 << UNIT_LOG {
