@@ -88,7 +88,18 @@ __kernel void one_by_one(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES hos
     results[RESULT_NANOSECONDS + 1u] = (uint)(nanoseconds >> 32);
 }
 
-// Each workgroup asks for up to `each` pieces at once, at most 1,024, waits for all of them, and goes on with the next.
+// Asks for piece `number`, again and again while the ring or the table of handles is full.
+inline uint measured_ask(Door door, uint file, ulong at, uint size, uint looks) {
+    uint handle = DOOR_RING_FULL;
+    for (uint i = 0u; i < looks && !door_is_handle(handle); i++) {
+        handle = door_read(door, file, at, size);
+        if (!door_is_handle(handle)) door_pause();
+    }
+    return handle;
+}
+
+// Each workgroup has up to `each` handles at once, at most 1,024. It takes the answers in the order in which it asked, and
+// asks anew with each handle that it closes. Workgroups take turns: the first pieces are one for each of them.
 __kernel void many(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOOR_BYTES device, __global uint *times,
     __global uint *results, uint file, uint len_low, uint len_high, uint size, uint count, uint each, uint scattered, uint looks) {
     SHARED uint handles[1024];
@@ -98,33 +109,32 @@ __kernel void many(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOO
     uint pieces = (uint)(len / size);
     uint sum = 0u, done = 0u;
     bool has_failed = false;
-    uint local_id = (uint)get_local_id(0);
-    uint step = (uint)get_num_groups(0) * each;
-    for (uint first = (uint)get_group_id(0) * each; first < count && !has_failed; first += step) {
-        uint now = min(each, count - first);
-        for (uint k = local_id; k < now; k += THREADS) {
-            uint handle = DOOR_RING_FULL;
-            for (uint i = 0u; i < looks && !door_is_handle(handle); i++) {
-                handle = door_read(door, file, measured_offset(first + k, scattered, size, len, pieces), size);
-                if (!door_is_handle(handle)) door_pause();
-            }
-            handles[k] = handle;
+    uint local_id = (uint)get_local_id(0), group = (uint)get_group_id(0), groups = (uint)get_num_groups(0);
+    // The number of its pieces. Piece `k` of them is `group + k * groups` of all.
+    uint own = group < count ? (count - group - 1u) / groups + 1u : 0u;
+    for (uint k = local_id; k < min(each, own); k += THREADS) {
+        ulong at = measured_offset(group + k * groups, scattered, size, len, pieces);
+        handles[k] = measured_ask(door, file, at, size, looks);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint k = 0u; k < own && !has_failed; k++) {
+        uint number = group + k * groups, slot = k % each;
+        uint handle = handles[slot];
+        if (local_id == 0u) state[0] = door_is_handle(handle) ? measured_wait(door, handle, looks) : DOOR_ERROR;
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        has_failed = state[0] != DOOR_READY;
+        if (!has_failed) {
+            sum += measured_sum(door_content(door, handle), size, number, local_id, THREADS);
+            done += local_id == 0u ? 1u : 0u;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint k = 0u; k < now; k++) {
-            uint handle = handles[k];
-            if (local_id == 0u) state[0] = door_is_handle(handle) ? measured_wait(door, handle, looks) : DOOR_ERROR;
-            barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-            bool is_ready = state[0] == DOOR_READY;
-            if (is_ready) {
-                sum += measured_sum(door_content(door, handle), size, first + k, local_id, THREADS);
-                done += local_id == 0u ? 1u : 0u;
+        if (local_id == 0u) {
+            if (door_is_handle(handle)) door_close(door, handle);
+            if (!has_failed && k + each < own) {
+                ulong at = measured_offset(number + each * groups, scattered, size, len, pieces);
+                handles[slot] = measured_ask(door, file, at, size, looks);
             }
-            has_failed = has_failed || !is_ready;
-            barrier(CLK_LOCAL_MEM_FENCE);
-            if (local_id == 0u && door_is_handle(handle)) door_close(door, handle);
         }
-        // The handles are taken anew.
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     atomic_add(results + RESULT_SUM, sum);

@@ -64,6 +64,7 @@ pub(crate) mod uri;
 use std::path::Path;
 use std::sync::Arc;
 
+pub(crate) use archive::BackgroundRead;
 pub use archive::{
     Archive, ArchiveError, ArchiveOptions, ArchiveStatistics, CancelToken, Destination, Priority,
     RangeRead, ReadOptions,

@@ -184,10 +184,10 @@ pub struct DoorBuffers<T> {
 /// How long decoders keep their memory: giving it back would wait for the running kernel.
 const NEVER: Duration = Duration::from_secs(1 << 30);
 /// Bytes of contents of a batch of blocks: a request waits for its batch.
-const BATCH: u64 = 8 << 20;
+const BATCH: u64 = 16 << 20;
 
-/// The most threads that bring blocks of archives to the device.
-const MAX_LANES: usize = 16;
+/// The most threads that bring blocks of archives to the device. Most of them wait for it: there are two for each core.
+const MAX_LANES: usize = 22;
 /// Each lane and each worker has a stream, and so have the kernel and the bell. A stream that shares one of CUDA's 32
 /// connections with the kernel's would wait for the kernel, which waits for it.
 const _: () = assert!(MAX_LANES + options::MAX_WORKERS + 2 <= 32);
@@ -225,7 +225,8 @@ impl Door {
         let host = device.visible_memory(options.host_pool as usize)?.into_pool();
         let counters = OwnBuffer::counters(&device)?;
         let has_pool = device.limits().api == Api::Cuda && options.device_pool > 0;
-        let lanes = thread::available_parallelism().map_or(1, usize::from).clamp(2, MAX_LANES);
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let lanes = (2 * cores).clamp(2, MAX_LANES);
         let pool = has_pool.then(|| {
             let lanes =
                 DeviceMemoryOptions::new().workers(lanes).batch(BATCH).idle(NEVER).only_prepared();
@@ -415,6 +416,7 @@ impl Drop for Door {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
+        self.server.finish_reading();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::access::{Archive, DeviceBuffer, RangeRead, ReadOptions};
+use crate::access::{Archive, DeviceBuffer, DeviceSliceMut, RangeRead, ReadOptions};
 use crate::door::files::{OpenFile, code_of};
 use crate::door::options::RequestError;
 use crate::gpu::device::visible::{Chunk, Extents, VisiblePool};
@@ -32,6 +32,11 @@ impl DevicePool {
         &self.buffer
     }
 
+    /// `len` bytes from byte `start` on, which are a room's.
+    pub(super) fn part(&self, start: u64, len: u64) -> Option<DeviceSliceMut<'_>> {
+        self.buffer.part(start..start.checked_add(len)?)
+    }
+
     fn extents(&self) -> std::sync::MutexGuard<'_, Extents> {
         self.extents.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -57,10 +62,15 @@ pub(super) enum Room {
 }
 
 impl Rooms {
+    /// Whether contents of so many bytes go to device memory, if there is any.
+    pub(super) fn is_long(&self, bytes: u64) -> bool {
+        bytes > self.small
+    }
+
     /// Takes memory for contents of `bytes` bytes, in pieces of up to `piece` bytes.
     pub(super) fn take(&self, bytes: u64, piece: u64) -> Option<Room> {
         match &self.device {
-            Some(pool) if piece > self.small => {
+            Some(pool) if self.is_long(piece) => {
                 let start = pool.extents().take(bytes)?;
                 Some(Room::Device(DeviceChunk { pool: Arc::clone(pool), start, len: bytes }))
             }
@@ -219,7 +229,7 @@ pub(super) fn load_contents(archive: &Archive, loads: &mut [Load<'_>]) -> Result
         reads.push(match room {
             Room::Host(chunk) => RangeRead::new(range, chunk.bytes_mut(0..*len as usize)),
             Room::Device(chunk) => {
-                let part = chunk.pool.buffer.part(chunk.start..chunk.start + *len);
+                let part = chunk.pool.part(chunk.start, *len);
                 RangeRead::new(range, part.ok_or(RequestError::Failed)?)
             }
         });

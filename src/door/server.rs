@@ -42,6 +42,8 @@ pub(super) struct Server {
     consumed: AtomicU32,
     /// Tasks that wait or are being done.
     in_flight: AtomicUsize,
+    /// Reads that go on in the background.
+    pub(super) reading: AtomicUsize,
     is_stopped: AtomicBool,
     pub(super) workers: usize,
     bell: Option<Box<dyn Bell>>,
@@ -110,6 +112,7 @@ impl Server {
             has_tasks: Condvar::new(),
             consumed: AtomicU32::new(0),
             in_flight: AtomicUsize::new(0),
+            reading: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
             workers,
             bell,
@@ -130,6 +133,26 @@ impl Server {
         drop(tasks);
         self.has_tasks.notify_all();
         self.wake();
+    }
+
+    fn is_reading(&self) -> bool {
+        self.reading.load(Ordering::Acquire) > 0
+    }
+
+    /// Notes that a read in the background has ended.
+    pub(super) fn end_reading(&self) {
+        if self.reading.fetch_sub(1, Ordering::AcqRel) == 1 && self.is_stopped() {
+            drop(self.tasks());
+            self.has_tasks.notify_all();
+        }
+    }
+
+    /// After the workers have ended: waits until nothing is read in the background.
+    pub(super) fn finish_reading(&self) {
+        let mut tasks = self.tasks();
+        while self.is_reading() {
+            tasks = self.has_tasks.wait(tasks).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Ends a pause of the first thread. Only the bell ends its sleep.
@@ -230,7 +253,7 @@ impl Server {
     /// Sleeps: until the bell rings if nothing else is to be done, else for a moment.
     fn pause(&self, number: u32, waiting: &mut Waiting) {
         add(&self.counts.sleeps, 1);
-        let is_busy = self.in_flight.load(Ordering::Acquire) > 0;
+        let is_busy = self.in_flight.load(Ordering::Acquire) > 0 || self.is_reading();
         match &self.bell {
             Some(bell)
                 if self.has_listeners()
@@ -378,7 +401,7 @@ impl Server {
     // ---- Workers -----------------------------------------------------------------------------------------------------
 
     /// Serves requests until the door is shut.
-    pub(super) fn work(&self, mut uploader: Option<Uploader<'_>>) {
+    pub(super) fn work(self: &Arc<Self>, mut uploader: Option<Uploader<'_>>) {
         let mut batch = Vec::new();
         while self.next_tasks(&mut batch) {
             let count = batch.len();

@@ -1,15 +1,17 @@
 //! What workers do for each kind of request.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::FileMode;
-use super::files::{MAX_PATH, OpenFile};
+use super::files::{MAX_PATH, OpenFile, code_of};
 use super::layout::{Answer, Request, op};
 use super::options::RequestError;
 use super::room::{Load, Room, Uploader, load_contents};
 use super::server::{Server, Task};
 use super::slots::{Held, Stream, Writing};
+use crate::access::BackgroundRead;
 use crate::gpu::device::visible::Extents;
 
 type Outcome = Result<(Held, Answer), RequestError>;
@@ -19,7 +21,12 @@ const WINDOW: u64 = 4;
 
 impl Server {
     /// Serves requests: one, or several reads of one archive.
-    pub(super) fn serve(&self, batch: &mut [Task], mut uploader: Option<&mut Uploader<'_>>) {
+    pub(super) fn serve(
+        self: &Arc<Self>,
+        batch: &mut Vec<Task>,
+        mut uploader: Option<&mut Uploader<'_>>,
+    ) {
+        self.begin_reads(batch);
         if batch.len() > 1 && self.read_together(batch) {
             return;
         }
@@ -70,6 +77,45 @@ impl Server {
         };
         let end = request.offset.checked_add(request.length).filter(|end| *end <= len);
         end.map(|_| len).ok_or(RequestError::Range)
+    }
+
+    /// Begins those reads of a batch whose blocks the device decodes, and takes them out of it: no worker waits for them.
+    fn begin_reads(self: &Arc<Self>, batch: &mut Vec<Task>) {
+        let Some(Request { op: op::READ, file, .. }) = batch.first().map(|task| task.request)
+        else {
+            return;
+        };
+        let Some(pool) = &self.rooms.device else { return };
+        let Ok(file) = self.files.get(file) else { return };
+        if !file.is_prepared() {
+            return;
+        }
+        let Ok(archive) = self.files.archive(&file) else { return };
+        let mut reads = Vec::with_capacity(batch.len());
+        batch.retain(|Task { request, .. }| {
+            let Request { offset, length, handle, .. } = *request;
+            if !self.rooms.is_long(length) || self.slots.is_closed(handle) {
+                return true;
+            }
+            let room = self.check_range(request);
+            let room = room.and_then(|_| self.room(length, length).ok_or(RequestError::Full));
+            let place = room.as_ref().map_or(0, |room| room.place().0);
+            let reading = Reading::new(self, *request);
+            match (room, pool.part(place, length)) {
+                (Ok(room), Some(destination)) => reads.push(BackgroundRead {
+                    range: offset..offset + length,
+                    destination,
+                    done: Box::new(move |outcome| match outcome {
+                        Ok(()) => reading.end(Ok(room)),
+                        Err(error) => reading.end(Err(code_of(&error))),
+                    }),
+                }),
+                (Ok(_), None) => reading.end(Err(RequestError::Failed)),
+                (Err(error), _) => reading.end(Err(error)),
+            }
+            false
+        });
+        archive.read_in_background(reads);
     }
 
     /// Reads several ranges of one archive in one call. False if that failed, so that each is to be read alone.
@@ -215,6 +261,35 @@ impl Server {
                 self.slots.set_pieces(handle, stream.loaded as u32);
             });
         }
+    }
+}
+
+/// A read that goes on in the background. It is answered in any case.
+struct Reading {
+    server: Arc<Server>,
+    request: Request,
+    is_answered: bool,
+}
+
+impl Reading {
+    fn new(server: &Arc<Server>, request: Request) -> Self {
+        server.reading.fetch_add(1, Ordering::AcqRel);
+        Self { server: Arc::clone(server), request, is_answered: false }
+    }
+
+    fn end(mut self, outcome: Result<Room, RequestError>) {
+        self.is_answered = true;
+        let answer = outcome.map(|room| self.server.contents(room, self.request.length));
+        self.server.answer(&self.request, answer);
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.server.answer(&self.request, Err(RequestError::Failed));
+        }
+        self.server.end_reading();
     }
 }
 

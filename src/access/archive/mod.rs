@@ -8,17 +8,20 @@
 //!
 //! - [`layout`] turns a range into *placements*: which bytes of which block go where in the destination.
 //! - [`to_device`] is the way to a device's buffer. The placements go to the device's decoder along with the payloads: see
-//!   [`device`](crate::access::device). The rest of this list is about host memory.
+//!   [`device`](crate::access::device), and [`on_the_way`] for a batch of them. A read into a device's buffer may go on in the
+//!   [`background`]. The rest of this list is about host memory.
 //! - [`queue`] holds the blocks that somebody waits for. Two callers that want the same block wait for one load. A loader
 //!   takes many blocks of one priority at once: their payloads are one call of the source, in which neighbours share a
 //!   request, and one batch of the decoder.
 //! - [`load`] is that thread's work. [`ticket`] is what a caller waits on: a caller gives up at its deadline or when it is
 //!   cancelled, whatever the loaders do, and blocks that nobody waits for any more are not loaded.
 
+mod background;
 mod destination;
 mod error;
 mod layout;
 mod load;
+mod on_the_way;
 mod options;
 mod queue;
 mod ticket;
@@ -34,6 +37,7 @@ use std::thread;
 use crate::access::cache::{Cache, CacheStatistics};
 use crate::access::device::{Core, DeviceMemory, DeviceSliceMut, SlicePlace, Want};
 use crate::access::{Source, Traffic, Uri};
+pub(crate) use background::BackgroundRead;
 pub use destination::{Destination, RangeRead};
 pub use error::ArchiveError;
 use layout::{BlockId, Layout, Placement};
@@ -251,11 +255,7 @@ impl Archive {
                 continue;
             };
             let Some(core) = memory.core() else { continue };
-            let own = own.map(|placement| {
-                let (within, at) = (placement.within.clone(), start + placement.at as u64);
-                let want = Want { within, buffer: Arc::clone(buffer), at };
-                (placement, want)
-            });
+            let own = own.map(|placement| to_device::wanted(placement, buffer, *start));
             match on_devices.iter_mut().find(|(known, _)| Arc::ptr_eq(known, core)) {
                 Some((_, wants)) => wants.extend(own),
                 None => on_devices.push((core, own.collect())),

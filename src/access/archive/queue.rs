@@ -29,6 +29,8 @@ pub(super) struct Queue<W> {
     /// The number of blocks that were ever queued.
     sequence: u64,
     loading: usize,
+    /// Batches that have been taken and not ended.
+    batches: u32,
     /// Loaders that load ahead.
     prefetching: usize,
 }
@@ -58,7 +60,7 @@ const MAX_PREFETCH: usize = 8;
 impl<W> Default for Queue<W> {
     fn default() -> Self {
         let (blocks, order) = Default::default();
-        Self { blocks, order, sequence: 0, loading: 0, prefetching: 0 }
+        Self { blocks, order, sequence: 0, loading: 0, batches: 0, prefetching: 0 }
     }
 }
 
@@ -114,6 +116,7 @@ impl<W: Waiter> Queue<W> {
         }
         let batch = Batch { priority: of_batch?, blocks };
         self.loading += batch.blocks.len();
+        self.batches += 1;
         self.prefetching += usize::from(batch.priority == Priority::Prefetch);
         Some(batch)
     }
@@ -125,6 +128,16 @@ impl<W: Waiter> Queue<W> {
         wanted.map(|wanted| wanted.waiters).unwrap_or_default()
     }
 
+    /// The number of batches that are being loaded.
+    pub(super) fn batches(&self) -> u32 {
+        self.batches
+    }
+
+    /// Whether something is queued that waits for nothing else.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.order.first().is_some_and(|(priority, ..)| *priority <= Priority::High)
+    }
+
     /// The number of blocks that are queued.
     pub(super) fn queued(&self) -> usize {
         self.order.len()
@@ -132,6 +145,7 @@ impl<W: Waiter> Queue<W> {
 
     /// Notes that all blocks of a batch are finished.
     pub(super) fn end(&mut self, batch: &Batch) {
+        self.batches -= 1;
         self.prefetching -= usize::from(batch.priority == Priority::Prefetch);
     }
 }

@@ -86,6 +86,22 @@ impl ReadOptions {
 /// How long a caller waits between two looks at its token.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// Who gets the blocks of a read whose destination is a device's memory.
+pub(super) trait Recipient: Send + Sync {
+    /// Whether nobody waits any more.
+    fn is_abandoned(&self) -> bool;
+
+    /// Notes that a block is about to be written to the destination, and returns true, unless nobody waits any more. Until
+    /// [`Self::end_writing`] the destination stays what it is.
+    fn begin_writing(&self) -> bool;
+
+    /// Notes that such a block is no longer being written.
+    fn end_writing(&self);
+
+    /// Tells what became of the block that belongs at `slot`.
+    fn deliver(&self, slot: usize, outcome: Result<(), ArchiveError>);
+}
+
 /// What a caller waits for: one delivery for each of its blocks.
 pub(super) struct Ticket<T> {
     state: Mutex<Waited<T>>,
@@ -139,24 +155,6 @@ impl<T> Ticket<T> {
         self.is_abandoned.load(Ordering::Relaxed)
     }
 
-    /// Notes that a block is about to be written to the caller's memory, and returns true, unless nobody waits any
-    /// more. Until [`Self::end_writing`] the caller does not return.
-    pub(super) fn begin_writing(&self) -> bool {
-        let mut state = self.lock();
-        let may_write = !self.is_abandoned() && state.error.is_none();
-        state.writing += usize::from(may_write);
-        may_write
-    }
-
-    /// Notes that such a block is no longer being written.
-    pub(super) fn end_writing(&self) {
-        let mut state = self.lock();
-        state.writing -= 1;
-        if state.writing == 0 {
-            self.changed.notify_all();
-        }
-    }
-
     /// Waits until everything is delivered, and returns it in the order of the slots.
     fn wait(&self, options: &ReadOptions) -> Result<Vec<T>, ArchiveError> {
         let mut state = self.lock();
@@ -192,6 +190,32 @@ impl<T> Ticket<T> {
         while state.writing > 0 {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+/// Its caller does not return while a block is being written.
+impl Recipient for Ticket<()> {
+    fn is_abandoned(&self) -> bool {
+        self.is_abandoned()
+    }
+
+    fn begin_writing(&self) -> bool {
+        let mut state = self.lock();
+        let may_write = !self.is_abandoned() && state.error.is_none();
+        state.writing += usize::from(may_write);
+        may_write
+    }
+
+    fn end_writing(&self) {
+        let mut state = self.lock();
+        state.writing -= 1;
+        if state.writing == 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    fn deliver(&self, slot: usize, outcome: Result<(), ArchiveError>) {
+        self.deliver(slot, outcome);
     }
 }
 

@@ -6,8 +6,10 @@
 //! | `faults` | damaged archives, reads that are given up, and devices that fail |
 //! | `modules` | archives whose frames have modules |
 //! | `workers` | what the threads of a device take, keep and prepare |
+//! | `background` | reads that nobody waits for |
 //! | `compress` | contents of a device's memory, compressed there |
 
+mod background;
 mod compress;
 mod faults;
 #[cfg(feature = "modules")]
