@@ -135,14 +135,14 @@ impl Requests for OfArchive {
         let queued = queue.queued();
         // A batch costs about the same time whether it has one block or a few. So what is queued waits, while there are
         // others on the way, until it is worth one of its own. A server must not hold up what does not need it.
-        let worth = 1usize.checked_shl(queue.batches()).unwrap_or(usize::MAX).min(min_batch);
-        if queued < worth && !queue.is_urgent() && self.shared.source.is_local() {
+        let worth = 1usize.checked_shl(queue.batches()).unwrap_or(usize::MAX);
+        if queued < worth.min(min_batch / 2) && !queue.is_urgent() && self.shared.source.is_local() {
             return None;
         }
-        // All workers together bring what is queued, each about as much, and leave nothing that is not worth a batch.
-        let share = queued.div_ceil(self.queue.core.lanes()).clamp(min_batch, max_batch);
-        let is_all = queued < share + min_batch;
-        let max_batch = if is_all { queued.clamp(1, max_batch) } else { share };
+        // All workers together bring what is queued, each about as much.
+        let share = queued.div_ceil(self.queue.core.lanes());
+        let batches = queued.div_ceil(share.clamp(min_batch, max_batch));
+        let max_batch = queued.div_ceil(batches.max(1));
         let batch = queue.take(&Limits { only_urgent, max_blocks: usize::MAX, max_batch })?;
         drop(queue);
         let (shared, queue) = (Arc::clone(&self.shared), Arc::clone(&self.queue));
