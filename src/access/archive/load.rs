@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::slice;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -30,7 +30,9 @@ pub(super) type Payload = Arc<Vec<u8>>;
 pub(super) struct Loader {
     source: Arc<dyn Source>,
     engine: Arc<dyn Engine>,
-    pool: ThreadPool,
+    /// The threads that decode, once there is something to decode; `None` if the system has none to spare.
+    pool: OnceLock<Option<ThreadPool>>,
+    workers: usize,
     payloads: Mutex<Cache<BlockId, Payload>>,
     /// Own bytes of blocks that distant matches repeat.
     own: Mutex<Cache<BlockId, Payload>>,
@@ -100,11 +102,10 @@ impl Loader {
         let workers = cost.share(options.threads, options.max_memory)?.workers;
         let left = options.max_memory.saturating_sub(cost.fixed + cost.worker * workers as u64);
         let max_blocks = (left / cost.block).clamp(1, MAX_BLOCKS) as usize;
-        let pool = ThreadPoolBuilder::new().num_threads(workers).build();
-        let pool = pool.map_err(|error| Error::Io(std::io::Error::other(error)))?;
+        let pool = OnceLock::new();
         let payloads = Mutex::new(Cache::new(budget));
         let own = Mutex::new(Cache::new(of_own));
-        Ok((Self { source, engine, pool, payloads, own, modules }, max_blocks))
+        Ok((Self { source, engine, pool, workers, payloads, own, modules }, max_blocks))
     }
 
     fn payloads(&self) -> MutexGuard<'_, Cache<BlockId, Payload>> {
@@ -139,7 +140,11 @@ impl Loader {
             }
             Ok(Arc::new(page))
         };
-        self.pool.install(|| loading.into_par_iter().map(decode).collect())
+        let pool = || ThreadPoolBuilder::new().num_threads(self.workers).build().ok();
+        match self.pool.get_or_init(pool) {
+            Some(pool) => pool.install(|| loading.into_par_iter().map(decode).collect()),
+            None => loading.into_iter().map(decode).collect(),
+        }
     }
 
     /// Finds a block.

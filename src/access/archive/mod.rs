@@ -68,8 +68,8 @@ pub struct ArchiveStatistics {
     pub blocks_by_cpu: u64,
 }
 
-/// A compressed file whose contents can be read in any order, by several threads at once. It has four threads that load
-/// blocks, and as many that decode them as its options say.
+/// A compressed file whose contents can be read in any order, by several threads at once. The first read into host memory
+/// starts four threads that load blocks, and as many that decode them as the options say.
 ///
 /// ```
 /// use pz::access::{Archive, ArchiveOptions, publish};
@@ -97,6 +97,8 @@ struct Shared {
     state: Mutex<State>,
     /// Wakes loaders.
     queued: Condvar,
+    /// How many blocks are loaded at once.
+    max_blocks: usize,
     /// How many blocks a read asks for at once.
     step: usize,
     prefetch: usize,
@@ -122,6 +124,8 @@ struct State {
     contents: Cache<BlockId, Page>,
     /// Where the latest reads ended.
     recent_ends: VecDeque<u64>,
+    /// Whether the threads that load blocks have been started.
+    has_loaders: bool,
     is_closed: bool,
 }
 
@@ -163,9 +167,11 @@ impl Archive {
                 queue: Queue::default(),
                 contents: Cache::new(options.contents_cache),
                 recent_ends: VecDeque::new(),
+                has_loaders: false,
                 is_closed: false,
             }),
             queued: Condvar::new(),
+            max_blocks,
             // Two steps are under way at once.
             step: (max_blocks / 2).clamp(1, MAX_STEP),
             prefetch: options.prefetch.min((options.contents_cache / 2 / block_size) as usize),
@@ -174,19 +180,7 @@ impl Archive {
             by_device: AtomicU64::new(0),
             by_cpu: AtomicU64::new(0),
         });
-        let archive = Self { shared };
-        for number in 0..LOADERS {
-            let shared = Arc::clone(&archive.shared);
-            let only_urgent = number == 0;
-            // One block stays for the loader that does only what is urgent.
-            let max_blocks = max_blocks - usize::from(!only_urgent && max_blocks > 1);
-            let limits = Limits { only_urgent, max_blocks, max_batch: MAX_BATCH };
-            thread::Builder::new()
-                .name("pz access".into())
-                .spawn(move || shared.work(&limits))
-                .map_err(|error| ArchiveError::format(archive.uri(), error.into()))?;
-        }
-        Ok(archive)
+        Ok(Self { shared })
     }
 
     /// The URI, as messages show it.
@@ -280,6 +274,9 @@ impl Archive {
         options: &ReadOptions,
     ) -> Result<(), ArchiveError> {
         let shared = &*self.shared;
+        if !placements.is_empty() {
+            self.shared.start_loaders()?;
+        }
         placements.sort_by_key(|placement| placement.block);
         // While the pages of one step are copied, those of the next are being loaded.
         let mut waiting = VecDeque::new();
@@ -323,6 +320,7 @@ impl Archive {
     /// [`ArchiveError::InvalidRange`].
     pub fn prefetch(&self, range: Range<u64>) -> Result<(), ArchiveError> {
         self.shared.layout.check(&range)?;
+        self.shared.start_loaders()?;
         self.shared
             .load_ahead(self.shared.layout.placements(range, 0).map(|placement| placement.block));
         Ok(())
@@ -374,6 +372,27 @@ impl Shared {
 
     fn internal(&self, what: &'static str) -> ArchiveError {
         ArchiveError::format(self.source.uri(), crate::Error::Internal { what })
+    }
+
+    /// Starts the threads that load blocks, unless they are there. Reads to devices do without them.
+    fn start_loaders(self: &Arc<Self>) -> Result<(), ArchiveError> {
+        let mut state = self.lock();
+        if state.has_loaders {
+            return Ok(());
+        }
+        for number in 0..LOADERS {
+            let shared = Arc::clone(self);
+            let only_urgent = number == 0;
+            // One block stays for the loader that does only what is urgent.
+            let max_blocks = self.max_blocks - usize::from(!only_urgent && self.max_blocks > 1);
+            let limits = Limits { only_urgent, max_blocks, max_batch: MAX_BATCH };
+            thread::Builder::new()
+                .name("pz access".into())
+                .spawn(move || shared.work(&limits))
+                .map_err(|error| ArchiveError::format(self.source.uri(), error.into()))?;
+        }
+        state.has_loaders = true;
+        Ok(())
     }
 
     /// Asks for the blocks of `step`, each once, in order.

@@ -136,7 +136,8 @@ impl Requests for OfArchive {
         // A batch costs about the same time whether it has one block or a few. So what is queued waits, while there are
         // others on the way, until it is worth one of its own. A server must not hold up what does not need it.
         let worth = 1usize.checked_shl(queue.batches()).unwrap_or(usize::MAX);
-        if queued < worth.min(min_batch / 2) && !queue.is_urgent() && self.shared.source.is_local() {
+        if queued < worth.min(min_batch / 2) && !queue.is_urgent() && self.shared.source.is_local()
+        {
             return None;
         }
         // All workers together bring what is queued, each about as much.
