@@ -4,7 +4,6 @@ use std::thread;
 
 use pz::gpu::device::Limits;
 use pz::{Auto, DEFAULT_MEMORY, DecodeOptions, Gpu, Level, Options, Pipeline, Statistics};
-use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
 use crate::args::{self, Encoding, Machine};
 use crate::device::{Device, Several};
@@ -110,8 +109,7 @@ pub fn memory(memory: Option<Size>) -> u64 {
     if let Some(Size(bytes)) = memory {
         return bytes;
     }
-    let ram = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
-    let (total, _) = memory::total(&System::new_with_specifics(ram));
+    let (total, _) = memory::total();
     DEFAULT_MEMORY.max(total / 8)
 }
 

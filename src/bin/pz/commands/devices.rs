@@ -3,7 +3,7 @@
 use pz::gpu::device::discovery;
 use pz::gpu::device::{Api, Limits, MemorySource, Teams};
 use serde::Serialize;
-use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
+use sysinfo::{CpuRefreshKind, RefreshKind, System};
 
 use crate::args::Devices;
 use crate::device::Device;
@@ -135,14 +135,12 @@ fn gpu(found: &discovery::Found) -> Gpu {
 }
 
 fn cpu() -> Cpu {
-    let what = RefreshKind::nothing()
-        .with_cpu(CpuRefreshKind::nothing())
-        .with_memory(MemoryRefreshKind::nothing().with_ram());
+    let what = RefreshKind::nothing().with_cpu(CpuRefreshKind::nothing());
     // If the system tells nothing about itself, list the CPU anyway.
     let system = System::new_with_specifics(what);
     let name = system.cpus().first();
     let name = name.map(|cpu| cpu.brand().trim().to_string()).filter(|name| !name.is_empty());
-    let (memory, memory_source) = memory::total(&system);
+    let (memory, memory_source) = memory::total();
     Cpu {
         device: "cpu",
         backend: "CPU",
