@@ -177,7 +177,7 @@ impl Statistics {
         self.counts().device.clone()
     }
 
-    /// Time that the calling thread spent reading the input.
+    /// Time spent reading the input, by all threads together that read it.
     pub fn reading(&self) -> Duration {
         self.counts().reading
     }

@@ -1,4 +1,12 @@
 //! Decompresses a stream.
+//!
+//! | module | what |
+//! |---|---|
+//! | `payloads` | who reads the payloads: the calling thread, or the threads that decode |
+
+mod payloads;
+#[cfg(test)]
+mod tests;
 
 use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
@@ -22,6 +30,7 @@ use crate::pipeline::modules::{FrameModules, LastModules};
 use crate::pipeline::scheduler::Scheduler;
 use crate::pipeline::statistics::Counted;
 use crate::pipeline::workload::Workload;
+use payloads::Payloads;
 
 /// Decompresses all frames that it reads from `R`, up to the end of the input.
 ///
@@ -69,6 +78,8 @@ pub struct Decoder<R: Read> {
     bytes_out: u64,
     /// Where threads write the blocks that they decode.
     output: Option<Arc<dyn WriteAt>>,
+    /// Where threads read the payloads of the blocks that they decode.
+    payloads: Option<Payloads<R>>,
     input: Input,
 }
 
@@ -134,6 +145,7 @@ impl<R: Read> Decoder<R> {
             promised: 0,
             bytes_out: 0,
             output: None,
+            payloads: None,
             input: Input::Open,
         };
         decoder.begin(header)?;
@@ -212,7 +224,7 @@ impl<R: Read> Decoder<R> {
         self.for_each_part(|_| Ok(()))
     }
 
-    /// Compressed bytes read so far.
+    /// Compressed bytes read so far. Those count that other threads read, or will read.
     pub fn bytes_in(&self) -> u64 {
         self.frames.position()
     }
@@ -357,9 +369,7 @@ impl<R: Read> Decoder<R> {
                 self.promise(u64::from(header.content_len))?;
                 self.promised += u64::from(header.content_len);
                 let mut task = self.idle.pop().unwrap_or_else(|| DecodeTask::new(&self.pool));
-                let payload = task.set_block(header, place);
-                let header = self.frames.payload(&header, place, payload)?;
-                task.set_header(header);
+                self.give_block(header, place, &mut task)?;
                 task.set_modules(self.ready.clone());
                 task.set_reach(self.header.reach);
                 let start = self.promised - u64::from(header.content_len);

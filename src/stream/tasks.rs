@@ -23,11 +23,37 @@ use crate::pipeline::modules::{FrameModules, refusal};
 use crate::pipeline::scheduler::Task;
 use crate::pipeline::statistics::Statistics;
 
-/// Where to read the contents of a block.
+/// Where to read the contents of a block to encode, or the payload of a block to decode.
 pub(crate) struct Origin {
     pub(crate) input: Arc<dyn ReadAt>,
     pub(crate) offset: u64,
     pub(crate) statistics: Option<Statistics>,
+}
+
+impl Origin {
+    /// Fills `buffer`, and counts the time.
+    fn read(&self, buffer: &mut [u8]) -> io::Result<()> {
+        let begun = Instant::now();
+        let read = self.input.read_exact_at(buffer, self.offset);
+        if let Some(statistics) = &self.statistics {
+            statistics.read_since(begun);
+        }
+        read
+    }
+}
+
+/// Reads what the tasks of a batch have not read yet, in parallel if there are threads for that.
+fn read_all<T: Send>(
+    batch: &mut [T],
+    engine: &dyn Engine,
+    is_unread: fn(&T) -> bool,
+    read: fn(&mut T),
+) {
+    let unread = batch.iter().filter(|task| is_unread(task)).count();
+    match if unread > 1 { engine.helpers() } else { None } {
+        Some(helpers) => helpers.install(|| batch.par_iter_mut().for_each(read)),
+        None => batch.iter_mut().for_each(read),
+    }
 }
 
 /// What was taken out of a block before it is encoded.
@@ -114,11 +140,8 @@ impl EncodeTask {
 
     /// Reads the contents, if they have not been read.
     pub(crate) fn read(&mut self) {
-        let Some(Origin { input, offset, statistics }) = self.origin.take() else { return };
-        let begun = Instant::now();
-        self.unreadable = input.read_exact_at(&mut self.contents, offset).err();
-        if let Some(statistics) = statistics {
-            statistics.read_since(begun);
+        if let Some(origin) = self.origin.take() {
+            self.unreadable = origin.read(&mut self.contents).err();
         }
     }
 
@@ -140,11 +163,7 @@ impl EncodeTask {
 
 impl Task for EncodeTask {
     fn run(batch: &mut [Self], engine: &dyn Engine) {
-        let unread = batch.iter().filter(|task| task.origin.is_some()).count();
-        match if unread > 1 { engine.helpers() } else { None } {
-            Some(helpers) => helpers.install(|| batch.par_iter_mut().for_each(EncodeTask::read)),
-            None => batch.iter_mut().for_each(EncodeTask::read),
-        }
+        read_all(batch, engine, |task| task.origin.is_some(), EncodeTask::read);
         let mut by_recipe = batch;
         // Call the engine once for each run of blocks with the same recipe, which usually is all of them.
         while let Some(first) = by_recipe.first() {
@@ -201,6 +220,8 @@ pub(crate) struct DecodeTask {
     /// Taken from `pool` when decoding begins: a waiting block needs no contents buffer.
     pub(crate) contents: Buffer,
     pool: Pool,
+    /// Where to read the payload, if it has not been read.
+    origin: Option<Origin>,
     block: Option<(BlockHeader, Place)>,
     /// How far back the distant matches of the block's frame reach.
     reach: u64,
@@ -223,18 +244,47 @@ impl DecodeTask {
         Self { pool: pool.clone(), ..Self::default() }
     }
 
-    /// Sets the block, and returns the buffer for its payload. That of a stored block is the contents.
+    /// Sets the block, and returns the buffer for its payload.
     pub(crate) fn set_block(&mut self, header: BlockHeader, place: Place) -> &mut Buffer {
+        self.begin(header, place, None);
+        self.payload_buffer()
+    }
+
+    /// Sets the block. Whoever decodes it first reads its payload from `origin`.
+    pub(crate) fn set_unread_block(&mut self, header: BlockHeader, place: Place, origin: Origin) {
+        self.begin(header, place, Some(origin));
+    }
+
+    fn begin(&mut self, header: BlockHeader, place: Place, origin: Option<Origin>) {
         self.block = Some((header, place));
+        self.origin = origin;
         self.outcome = None;
         self.payload_start = 0;
         self.is_in_place = header.method == Method::Store && header.own.is_none();
+    }
+
+    /// The buffer for the payload. That of a stored block is the contents.
+    fn payload_buffer(&mut self) -> &mut Buffer {
         if self.is_in_place {
             self.contents = self.pool.take();
             &mut self.contents
         } else {
             &mut self.payload
         }
+    }
+
+    /// Reads the payload, if it has not been read.
+    fn read(&mut self) {
+        let (Some(origin), Some((header, _))) = (self.origin.take(), self.block) else { return };
+        self.outcome = self.read_payload(&header, &origin).err().map(Err);
+    }
+
+    fn read_payload(&mut self, header: &BlockHeader, origin: &Origin) -> Result<(), Fault> {
+        let buffer = self.payload_buffer();
+        // No payload is longer than the contents, so the buffer also has room for the payloads of later blocks.
+        buffer.set_len(header.content_len as usize)?;
+        buffer.truncate(header.payload_len as usize);
+        Ok(origin.read(buffer)?)
     }
 
     /// Sets what runs the modules of the block's frame, if it has some.
@@ -275,8 +325,7 @@ impl DecodeTask {
 
     /// Sets the block whose payload has been read to `payload`, from `start` to its end.
     pub(crate) fn set_payload_at(&mut self, start: usize, header: BlockHeader, place: Place) {
-        self.block = Some((header, place));
-        self.outcome = None;
+        self.begin(header, place, None);
         self.is_in_place = false;
         self.payload_start = start;
     }
@@ -336,6 +385,7 @@ impl DecodeTask {
 
 impl Task for DecodeTask {
     fn run(batch: &mut [Self], engine: &dyn Engine) {
+        read_all(batch, engine, |task| task.origin.is_some(), DecodeTask::read);
         let mut jobs = Vec::with_capacity(batch.len());
         let mut outcomes = Vec::with_capacity(batch.len());
         for task in &mut *batch {

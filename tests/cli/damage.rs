@@ -1,6 +1,6 @@
 //! A damaged file leads to the right output, or to exit code 2 and one line, and leaves nothing behind.
 
-use crate::support::{Folder, sample};
+use crate::support::{Folder, noise, sample};
 
 #[test]
 fn damaged_files_are_refused() {
@@ -34,6 +34,61 @@ fn damaged_files_are_refused() {
                 folder.pz(&["test", "bad.pz"]).complains(2, "pz: bad.pz: ");
             }
             assert_eq!(folder.names(), ["bad.pz"]);
+        }
+    }
+}
+
+/// Several threads read a file, and one reads a pipe.
+#[test]
+fn files_and_pipes_give_the_same_contents_and_messages() {
+    let folder = Folder::new();
+    let blocks = |more: &[&str], contents: &[u8]| {
+        folder.pz_with(&[&["-b", "64K"], more].concat(), contents).silent()
+    };
+    let long = [sample(200_000), noise(300_000), sample(200_000)].concat();
+    let parts = [
+        blocks(&[], &sample(400_000)),
+        blocks(&["--long"], &long),
+        blocks(&["-p", "store"], &noise(100_000)),
+        blocks(&[], &sample(50_000)),
+        blocks(&[], b""),
+    ];
+    let compare = |file: &[u8], threads: &str, what: &str| {
+        folder.write("a.pz", file);
+        let rename = |line: String| line.replace("standard input", "a.pz");
+        let piped = folder.pz_with(&["-d", "-c", "-T", threads], file);
+        let read = folder.pz(&["-d", "-c", "-T", threads, "a.pz"]);
+        let message = rename(piped.stderr);
+        assert!(read.stdout == piped.stdout, "{what}");
+        assert_eq!((read.code, &read.stderr), (piped.code, &message), "{what}");
+        let tested = folder.pz(&["test", "-T", threads, "a.pz"]);
+        assert_eq!((tested.code, &tested.stderr), (piped.code, &message), "{what}");
+        let named = folder.pz(&["-d", "-f", "-T", threads, "-o", "a", "a.pz"]);
+        assert_eq!((named.code, &named.stderr), (piped.code, &message), "{what}");
+        if named.code == Some(0) {
+            assert!(folder.read("a") == piped.stdout, "{what}");
+            std::fs::remove_file(folder.path("a")).unwrap();
+        }
+        assert_eq!(folder.names(), ["a.pz"]);
+        piped.code
+    };
+    let all = parts.concat();
+    for (number, file) in parts.iter().chain([&all]).enumerate() {
+        for threads in ["1", "7"] {
+            assert_eq!(compare(file, threads, "sound"), Some(0));
+            let trailing = [&file[..], b"more"].concat();
+            assert_eq!(compare(&trailing, threads, "trailing bytes"), Some(2));
+            let len = file.len();
+            // Inside the frame's header, the first block's header, payloads, the index and the footer.
+            for at in
+                [4, 20, 40, len / 3, len / 2, len * 2 / 3, len.saturating_sub(30), len - 9, len - 1]
+            {
+                let what = format!("file {number}, byte {at} of {len}, {threads} threads");
+                compare(&file[..at.min(len)], threads, &format!("{what}: cut"));
+                let mut damaged = file.clone();
+                damaged[at % len] ^= 0x10;
+                compare(&damaged, threads, &format!("{what}: damaged"));
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use flate2::bufread::GzDecoder;
 use liblzma::stream::{CONCATENATED, Stream};
 use lz4_flex::frame::FrameDecoder;
+use pz::{DecodeOptions, Decoder};
 
 use crate::failure::{Failure, describe_io};
 use crate::settings::DecodeSettings;
@@ -100,13 +101,26 @@ pub fn past_the_end(len: u64) -> Failure {
     Failure::environment(format!("the range begins after the end of the contents ({len} bytes)"))
 }
 
+/// Prepares to decode our own format. Where the source permits it, several threads read it.
+pub fn decoder<'s>(
+    source: &'s mut Source,
+    options: &DecodeOptions,
+) -> Result<Decoder<&'s mut Source>, Failure> {
+    let places = source.places();
+    let mut decoder = Decoder::new(source, options)?;
+    if let Some((places, _)) = &places {
+        decoder.read_from_places(places, 0);
+    }
+    Ok(decoder)
+}
+
 fn open<'a>(
     format: Format,
     source: &'a mut Source,
     settings: &DecodeSettings,
 ) -> Result<Box<dyn Read + 'a>, Failure> {
     if format == Format::Pz {
-        return Ok(Box::new(pz::Decoder::new(source, &settings.options)?));
+        return Ok(Box::new(decoder(source, &settings.options)?));
     }
     let reader = BufReader::with_capacity(CHUNK, source);
     let is_lz4 = format == Format::Lz4;

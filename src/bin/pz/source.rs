@@ -5,7 +5,7 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use pz::ReadAt;
@@ -93,9 +93,26 @@ pub struct Source {
     /// First bytes, read ahead of time to recognise the format.
     head: Vec<u8>,
     head_position: usize,
-    read: u64,
-    failed: Arc<AtomicBool>,
+    reads: Arc<Reads>,
     progress: Progress,
+}
+
+/// What all threads that read an input have read.
+#[derive(Default)]
+struct Reads {
+    bytes: AtomicU64,
+    failed: AtomicBool,
+}
+
+impl Reads {
+    fn count(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Remembers a failure.
+    fn failed(&self, failed: bool) {
+        self.failed.fetch_or(failed, Ordering::Relaxed);
+    }
 }
 
 /// Where an input's bytes come from.
@@ -126,7 +143,7 @@ impl Seek for Body {
 #[cfg(unix)]
 struct Places {
     file: File,
-    failed: Arc<AtomicBool>,
+    reads: Arc<Reads>,
     progress: Progress,
 }
 
@@ -134,7 +151,8 @@ struct Places {
 impl ReadAt for Places {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let read = std::os::unix::fs::FileExt::read_exact_at(&self.file, buffer, offset);
-        self.failed.fetch_or(read.is_err(), Ordering::Relaxed);
+        self.reads.failed(read.is_err());
+        self.reads.count(buffer.len());
         self.progress.read(buffer.len());
         read
     }
@@ -179,8 +197,7 @@ impl Source {
             has_length,
             head: Vec::new(),
             head_position: 0,
-            read: 0,
-            failed: Arc::default(),
+            reads: Arc::default(),
             progress: Progress::silent(),
         }
     }
@@ -252,30 +269,25 @@ impl Source {
     }
 
     /// Lets several threads read the input; also gives its length. `None` unless it is a regular file from which
-    /// nothing has been read. The caller must [count](Self::count) the bytes they read.
+    /// nothing has been read. What they read counts as read.
     pub fn places(&self) -> Option<(Arc<dyn ReadAt>, u64)> {
         #[cfg(unix)]
-        if let (Body::File(file), Some(len), 0) = (&self.body, self.len(), self.read) {
+        if let (Body::File(file), Some(len), 0) = (&self.body, self.len(), self.bytes_read()) {
             let file = file.try_clone().ok()?;
-            let (failed, progress) = (Arc::clone(&self.failed), self.progress.clone());
-            return Some((Arc::new(Places { file, failed, progress }), len));
+            let (reads, progress) = (Arc::clone(&self.reads), self.progress.clone());
+            return Some((Arc::new(Places { file, reads, progress }), len));
         }
         None
     }
 
-    /// Counts bytes that other threads have read or will read.
-    pub fn count(&mut self, bytes: u64) {
-        self.read += bytes;
-    }
-
     /// Bytes read so far.
     pub fn bytes_read(&self) -> u64 {
-        self.read
+        self.reads.bytes.load(Ordering::Relaxed)
     }
 
     /// Whether reading failed, so that the contents are not to blame for an error.
     pub fn failed(&self) -> bool {
-        self.failed.load(Ordering::Relaxed)
+        self.reads.failed.load(Ordering::Relaxed)
     }
 
     /// Whether another program changed the file since it was opened. Of a file elsewhere, each read finds that out.
@@ -320,7 +332,7 @@ impl Read for Source {
         let count = if ahead.is_empty() {
             let result = self.body.read(buffer);
             let failed = matches!(&result, Err(e) if e.kind() != io::ErrorKind::Interrupted);
-            self.failed.fetch_or(failed, Ordering::Relaxed);
+            self.reads.failed(failed);
             result?
         } else {
             let count = ahead.len().min(buffer.len());
@@ -328,7 +340,7 @@ impl Read for Source {
             self.head_position += count;
             count
         };
-        self.read += count as u64;
+        self.reads.count(count);
         self.progress.read(count);
         Ok(count)
     }
@@ -346,7 +358,7 @@ impl Seek for Source {
         };
         self.head_position = self.head.len();
         let result = self.body.seek(position);
-        self.failed.fetch_or(result.is_err(), Ordering::Relaxed);
+        self.reads.failed(result.is_err());
         result
     }
 }

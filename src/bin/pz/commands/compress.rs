@@ -89,10 +89,7 @@ fn encode(source: &mut Source, output: &mut Output, options: Options) -> Result<
     };
     let mut encoder = Encoder::new(output, &options)?;
     match source.places() {
-        Some((places, len)) => {
-            encoder.read_range(&places, 0..len)?;
-            source.count(len);
-        }
+        Some((places, len)) => encoder.read_range(&places, 0..len)?,
         None => {
             encoder.read_from(source)?;
         }

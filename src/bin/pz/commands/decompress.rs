@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use pz::{DecodeOptions, Decoder, SeekableReader, Statistics};
+use pz::{DecodeOptions, SeekableReader, Statistics};
 
 use crate::args::Decompress;
 use crate::direction::Direction;
@@ -52,7 +52,7 @@ fn whole(
     if format != Format::Pz {
         return formats::decode(format, source, output, ByteRange::WHOLE, settings);
     }
-    let mut decoder = Decoder::new(source, &settings.options)?;
+    let mut decoder = formats::decoder(source, &settings.options)?;
     match output.places(decoder.content_size()) {
         Some(places) => Ok(decoder.copy_to_places(&places, |bytes| output.count(bytes))?),
         None => Ok(decoder.copy_to(output)?),

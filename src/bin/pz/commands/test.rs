@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-use pz::{Decoder, Statistics};
+use pz::Statistics;
 
 use crate::args::Test;
 use crate::direction::Direction;
@@ -63,7 +63,7 @@ fn one(input: &Input, settings: &DecodeSettings, session: &Session) -> Result<()
 
 fn check(source: &mut Source, settings: &DecodeSettings) -> Result<u64, Failure> {
     match Format::detect(source)? {
-        Format::Pz => Ok(Decoder::new(source, &settings.options)?.verify()?),
+        Format::Pz => Ok(formats::decoder(source, &settings.options)?.verify()?),
         format => formats::decode(format, source, &mut io::sink(), ByteRange::WHOLE, settings),
     }
 }
