@@ -264,12 +264,23 @@ impl<R: Read> Decoder<R> {
         if self.current.as_ref().is_none_or(|task| self.given == task.contents.len()) {
             if let Some(mut task) = self.current.take() {
                 task.release_to(&mut self.history)?;
-                self.idle.push(task);
+                self.recycle(task);
             }
             self.current = self.next_block()?;
             self.given = 0;
         }
         Ok(self.current.as_ref().map(|task| &task.contents[self.given..]))
+    }
+
+    /// Keeps the memory of a block for later blocks. Frees it if there are none: at the very end that would keep all
+    /// waiting, but now workers still decode other blocks.
+    fn recycle(&mut self, task: DecodeTask) {
+        if matches!(self.input, Input::Open) {
+            self.idle.push(task);
+        } else if self.scheduler.as_ref().is_none_or(|own| own.in_flight() < self.share.workers) {
+            self.idle.clear();
+            self.pool.clear();
+        }
     }
 
     fn advance(&mut self, n: usize) {
