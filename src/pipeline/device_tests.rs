@@ -1,5 +1,6 @@
 //! Whole jobs with devices: where blocks run, and how much memory they take.
 
+use std::io::Cursor;
 use std::sync::Arc;
 
 use crate::Pipeline;
@@ -10,7 +11,9 @@ use crate::gpu::model::budget::{batches, budget};
 use crate::gpu::model::plan::Shape;
 use crate::gpu::tests::faulty::{Fault, Faulty};
 use crate::test_data::noise;
-use crate::{DecodeOptions, Filter, Gpu, Level, Options, Statistics, compress, decompress};
+use crate::{
+    DecodeOptions, Decoder, Filter, Gpu, Level, Options, ReadAt, Statistics, compress, decompress,
+};
 
 /// Contents with matches to find, and with blocks of one repeated byte and of noise.
 pub(super) fn contents(len: usize) -> Vec<u8> {
@@ -44,6 +47,24 @@ pub(crate) fn devices() -> Vec<Arc<dyn Device>> {
     // Other tests check that there are devices.
     let found = wanted.flat_map(|api| discovery::devices(api).unwrap_or_default());
     found.map(|found| found.open().unwrap()).collect()
+}
+
+/// A device's threads read the payloads of their batches.
+#[test]
+fn devices_read_from_places() {
+    let contents = contents(2_000_000);
+    let file = compress(&contents, &Options::new().block_size(1 << 16)).unwrap();
+    let places: Arc<dyn ReadAt> = Arc::new(file.clone());
+    for device in devices() {
+        let counted = Statistics::new();
+        let options = decoding(&Gpu::new(device)).statistics(&counted);
+        let mut decoder = Decoder::new(Cursor::new(&file), &options).unwrap();
+        decoder.read_from_places(&places, 0);
+        let mut restored = Vec::new();
+        decoder.copy_to(&mut restored).unwrap();
+        assert!(restored == contents);
+        assert!(counted.device().unwrap().done.blocks > 0);
+    }
 }
 
 /// A device codes what blocks with distant matches have of their own.
