@@ -157,6 +157,7 @@ impl Client {
         }
         fence(Ordering::Release);
         self.word(at + LAST).store(layout.turn(number), Ordering::Release);
+        self.server.wake();
     }
 
     fn begin(&self, request: Request) -> Result<Handle, AskError> {

@@ -61,7 +61,7 @@
 //!
 //! The host thread spins for 200 microseconds after the last request. Then it looks again after pauses of up to 5
 //! milliseconds; or, while a [`Listening`] lives, it sleeps until the device rings the bell (CUDA: `cuStreamWaitValue32` on
-//! the count of requests, and an event).
+//! the count of requests, and an event). A thread that plays the kernel wakes it.
 //!
 //! ```
 //! use pz::door::{Door, DoorOptions, FileMode, Status};
@@ -114,7 +114,7 @@ pub use measure::{Latency, Throughput};
 pub use options::{DoorError, DoorOptions, DoorStatistics, RequestError};
 use room::{DevicePool, Rooms, Uploader};
 pub use search::{MAX_PATTERN, Match, Matches};
-use server::Server;
+use server::{Server, Waker};
 use slots::Slots;
 
 use crate::access::{DeviceMemory, DeviceMemoryOptions};
@@ -205,7 +205,7 @@ impl Door {
         let host = VisibleMemory::of_host(options.host_pool as usize)?.into_pool();
         let counters = Arc::new(VisibleMemory::of_host(4 * COUNTERS)?.into_words());
         let rooms = Rooms { host, device: None, small: options.small };
-        let server = Arc::new(Server::new(slots, files, rooms, options.workers, None));
+        let server = Arc::new(Server::new(slots, files, rooms, options.workers, Waker::Clients));
         let mut door =
             Self { server, counters: Counters::Host(counters), device: None, threads: Vec::new() };
         door.start(options.workers)?;
@@ -234,8 +234,8 @@ impl Door {
             Ok::<_, DeviceError>(Arc::new(DevicePool::new(memory.allocate(options.device_pool)?)))
         });
         let rooms = Rooms { host, device: pool.transpose()?, small: options.small };
-        let bell = device.bell(counters.id)?;
-        let server = Arc::new(Server::new(slots, files, rooms, options.workers, bell));
+        let waker = device.bell(counters.id)?.map_or(Waker::None, Waker::Bell);
+        let server = Arc::new(Server::new(slots, files, rooms, options.workers, waker));
         let counters = Counters::Device(counters);
         let mut door = Self { server, counters, device: Some(device), threads: Vec::new() };
         door.start(options.workers)?;

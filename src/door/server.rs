@@ -1,9 +1,9 @@
 //! The threads of a door: one takes requests from the ring, and workers serve them.
 //!
 //! The first one serves small reads of plain files itself, if the system has the bytes in memory. Everything else goes to
-//! the workers. It spins for [`SPIN`] after the last request. Then it sleeps until the device rings the bell; or, on devices
-//! without one and while nobody [listens](super::Door::listen) for it, it looks again after pauses that double up to
-//! [`MAX_PAUSE`].
+//! the workers. It spins for [`SPIN`] after the last request. Then it sleeps until the device rings the bell, or until a thread
+//! that plays the kernel wakes it. On devices without a bell, and while nobody [listens](super::Door::listen) for it, it looks
+//! again after pauses that double up to [`MAX_PAUSE`].
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -46,12 +46,22 @@ pub(super) struct Server {
     pub(super) reading: AtomicUsize,
     is_stopped: AtomicBool,
     pub(super) workers: usize,
-    bell: Option<Box<dyn Bell>>,
-    /// How many listen for it.
+    waker: Waker,
+    /// How many listen for the bell.
     listeners: AtomicUsize,
     /// The first thread.
     first: OnceLock<Thread>,
     pub(super) counts: Counts,
+}
+
+/// Who ends the sleep of the first thread.
+pub(super) enum Waker {
+    /// Nobody.
+    None,
+    /// Threads that play the kernel, when they ask.
+    Clients,
+    /// The device, while somebody listens.
+    Bell(Box<dyn Bell>),
 }
 
 /// A request for the workers.
@@ -102,7 +112,7 @@ impl Server {
         files: Files,
         rooms: Rooms,
         workers: usize,
-        bell: Option<Box<dyn Bell>>,
+        waker: Waker,
     ) -> Self {
         Self {
             slots,
@@ -115,7 +125,7 @@ impl Server {
             reading: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
             workers,
-            bell,
+            waker,
             listeners: AtomicUsize::new(0),
             first: OnceLock::new(),
             counts: Counts::default(),
@@ -155,15 +165,15 @@ impl Server {
         }
     }
 
-    /// Ends a pause of the first thread. Only the bell ends its sleep.
-    fn wake(&self) {
+    /// Ends a pause of the first thread. Where there is a bell, only that ends its sleep.
+    pub(super) fn wake(&self) {
         if let Some(first) = self.first.get() {
             first.unpark();
         }
     }
 
     pub(super) fn has_bell(&self) -> bool {
-        self.bell.is_some()
+        matches!(self.waker, Waker::Bell(_))
     }
 
     /// From now on the first thread sleeps until the bell rings.
@@ -254,8 +264,8 @@ impl Server {
     fn pause(&self, number: u32, waiting: &mut Waiting) {
         add(&self.counts.sleeps, 1);
         let is_busy = self.in_flight.load(Ordering::Acquire) > 0 || self.is_reading();
-        match &self.bell {
-            Some(bell)
+        match &self.waker {
+            Waker::Bell(bell)
                 if self.has_listeners()
                     && !is_busy
                     && !waiting.has_rung
@@ -277,7 +287,12 @@ impl Server {
                     self.slots.sweep();
                 }
                 waiting.pause = pause;
-                thread::park_timeout(pause);
+                let is_woken = matches!(self.waker, Waker::Clients);
+                if is_woken && pause == MAX_PAUSE && waiting.stalled.is_none() {
+                    thread::park();
+                } else {
+                    thread::park_timeout(pause);
+                }
             }
         }
     }

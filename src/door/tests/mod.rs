@@ -16,7 +16,7 @@ use super::client::{Client, Handle, Status};
 use super::files::Files;
 use super::layout::{COUNTERS, Layout};
 use super::room::Rooms;
-use super::server::Server;
+use super::server::{Server, Waker};
 use super::slots::Slots;
 use super::{Door, DoorOptions, FileMode, RequestError};
 use crate::gpu::device::visible::VisibleMemory;
@@ -121,7 +121,7 @@ fn unattended(options: &DoorOptions) -> (Arc<Server>, Client) {
     let rooms = Rooms { host, device: None, small: options.small };
     let slots = Slots::new(words(layout.words()), layout);
     let files = Files::new(options).unwrap();
-    let server = Arc::new(Server::new(slots, files, rooms, options.workers, None));
+    let server = Arc::new(Server::new(slots, files, rooms, options.workers, Waker::Clients));
     let client = Client::new(Arc::clone(&server), Arc::new(words(COUNTERS)));
     (server, client)
 }
