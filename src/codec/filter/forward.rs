@@ -54,11 +54,6 @@ fn apply_stage(
     values: &mut Values,
 ) -> Result<bool, OutOfMemory> {
     match (stage, stage.width()) {
-        (Stage::Transpose { .. }, width) => {
-            let whole = unit.len() / width * width;
-            let before = copy(unit, scratch);
-            transpose(&before[..whole], &mut unit[..whole], width);
-        }
         (Stage::BitTranspose { .. }, width) => {
             let whole = unit.len() / (8 * width) * (8 * width);
             let before = copy(unit, scratch);
@@ -84,12 +79,40 @@ fn apply_stage(
             };
         }
         (Stage::Calls { machine }, _) => machine.apply(unit),
+        _ => {
+            #[cfg(all(feature = "simd", target_arch = "x86_64"))]
+            if crate::codec::lanes::avx2::is_available() {
+                // SAFETY: the features are present.
+                unsafe { apply_with_avx2(stage, unit, scratch) };
+                return Ok(true);
+            }
+            apply_inline(stage, unit, scratch);
+        }
+    }
+    Ok(true)
+}
+
+/// [`apply_inline`], compiled for AVX2.
+#[cfg(all(feature = "simd", target_arch = "x86_64"))]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn apply_with_avx2(stage: Stage, unit: &mut [u8], scratch: &mut Vec<u8>) {
+    apply_inline(stage, unit, scratch);
+}
+
+/// Applies a stage that always fits, compiled for the processor that the caller is compiled for.
+#[inline(always)]
+fn apply_inline(stage: Stage, unit: &mut [u8], scratch: &mut Vec<u8>) {
+    match (stage, stage.width()) {
+        (Stage::Transpose { .. }, width) => {
+            let whole = unit.len() / width * width;
+            let before = copy(unit, scratch);
+            transpose(&before[..whole], &mut unit[..whole], width);
+        }
         (_, 1) => apply_to::<u8>(stage, unit, scratch),
         (_, 2) => apply_to::<u16>(stage, unit, scratch),
         (_, 4) => apply_to::<u32>(stage, unit, scratch),
         _ => apply_to::<u64>(stage, unit, scratch),
     }
-    Ok(true)
 }
 
 fn copy<'s>(unit: &[u8], scratch: &'s mut Vec<u8>) -> &'s [u8] {
@@ -99,6 +122,7 @@ fn copy<'s>(unit: &[u8], scratch: &'s mut Vec<u8>) -> &'s [u8] {
 }
 
 /// Applies a stage that has elements of type `W` and leaves them in their places.
+#[inline(always)]
 fn apply_to<W: Word>(stage: Stage, unit: &mut [u8], scratch: &mut Vec<u8>) {
     match stage {
         Stage::Delta { order, stride, .. } | Stage::ZigzagDelta { order, stride, .. } => {
@@ -123,6 +147,7 @@ fn apply_to<W: Word>(stage: Stage, unit: &mut [u8], scratch: &mut Vec<u8>) {
 }
 
 /// Replaces each element by its difference to the one `stride` before, as `sub` defines it.
+#[inline(always)]
 fn subtract<W: Word>(unit: &mut [u8], scratch: &mut Vec<u8>, stride: u16, sub: impl Fn(W, W) -> W) {
     let before = W::elements(copy(unit, scratch));
     let elements = W::elements_mut(unit);
@@ -133,6 +158,7 @@ fn subtract<W: Word>(unit: &mut [u8], scratch: &mut Vec<u8>, stride: u16, sub: i
     }
 }
 
+#[inline(always)]
 fn each<W: Word>(elements: &mut [W::Bytes], act: impl Fn(W) -> W) {
     for element in elements {
         *element = act(W::load(*element)).store();

@@ -3,13 +3,14 @@
 use std::ops::Range;
 
 /// Writes the bytes of the elements of `from`, `width` bytes each, to planes: all first bytes, then all second bytes.
+#[inline(always)]
 pub(super) fn transpose(from: &[u8], to: &mut [u8], width: usize) {
     let count = from.len() / width;
     match width {
         1 => to.copy_from_slice(from),
-        2 => split::<2>(from, to, count),
-        4 => split::<4>(from, to, count),
-        8 => split::<8>(from, to, count),
+        2 => split(from, to, count, |tile| planes_of_pairs(&each(tile, u16::from_le_bytes))),
+        4 => split(from, to, count, |tile| planes_of_fours(&each(tile, u32::from_le_bytes))),
+        8 => split(from, to, count, |tile| planes_of_eights(&each(tile, u64::from_le_bytes))),
         _ => {
             // A few elements at a time, so that they stay in the cache until all their bytes are moved.
             for start in (0..count).step_by(TILE) {
@@ -27,17 +28,17 @@ pub(super) fn transpose(from: &[u8], to: &mut [u8], width: usize) {
 /// Elements that are moved together.
 const TILE: usize = 64;
 
-fn split<const W: usize>(from: &[u8], to: &mut [u8], count: usize) {
+#[inline(always)]
+fn split<const W: usize>(
+    from: &[u8],
+    to: &mut [u8],
+    count: usize,
+    planes_of: impl Fn(&[[u8; W]; TILE]) -> [[u8; TILE]; W],
+) {
     let (elements, _) = from.as_chunks::<W>();
     let (tiles, rest) = elements.as_chunks::<TILE>();
-    let mut planes = [[0; TILE]; W];
     for (i, tile) in tiles.iter().enumerate() {
-        for (j, element) in tile.iter().enumerate() {
-            for (plane, byte) in planes.iter_mut().zip(element) {
-                plane[j] = *byte;
-            }
-        }
-        for (j, plane) in planes.iter().enumerate() {
+        for (j, plane) in planes_of(tile).iter().enumerate() {
             to[j * count + i * TILE..][..TILE].copy_from_slice(plane);
         }
     }
@@ -46,6 +47,35 @@ fn split<const W: usize>(from: &[u8], to: &mut [u8], count: usize) {
             to[j * count + i] = *byte;
         }
     }
+}
+
+/// A loop that compilers turn into vector instructions.
+#[inline(always)]
+fn each<A: Copy, B: Copy + Default>(from: &[A; TILE], of: impl Fn(A) -> B) -> [B; TILE] {
+    let mut to = [B::default(); TILE];
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = of(*from);
+    }
+    to
+}
+
+#[inline(always)]
+fn planes_of_pairs(pairs: &[u16; TILE]) -> [[u8; TILE]; 2] {
+    [each(pairs, |pair| pair as u8), each(pairs, |pair| (pair >> 8) as u8)]
+}
+
+#[inline(always)]
+fn planes_of_fours(fours: &[u32; TILE]) -> [[u8; TILE]; 4] {
+    let [a, b] = planes_of_pairs(&each(fours, |four| four as u16));
+    let [c, d] = planes_of_pairs(&each(fours, |four| (four >> 16) as u16));
+    [a, b, c, d]
+}
+
+#[inline(always)]
+fn planes_of_eights(eights: &[u64; TILE]) -> [[u8; TILE]; 8] {
+    let [a, b, c, d] = planes_of_fours(&each(eights, |eight| eight as u32));
+    let [e, f, g, h] = planes_of_fours(&each(eights, |eight| (eight >> 32) as u32));
+    [a, b, c, d, e, f, g, h]
 }
 
 /// Undoes [`transpose`] for the elements `range` of the `count` in `from`. `to` is as long as they are.
