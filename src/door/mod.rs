@@ -128,7 +128,7 @@ pub const KERNEL_SOURCE: &str = DOOR;
 
 /// A door: files that running kernels may ask for, and the threads that answer them.
 ///
-/// When it is dropped, its threads end, and the memory is freed that kernels share with it. Drop it after the kernels have
+/// When it is dropped, what is being read ends, then its threads, and the memory is freed that kernels share with it. Drop it after the kernels have
 /// ended that use it.
 pub struct Door {
     server: Arc<Server>,
@@ -416,7 +416,7 @@ impl Drop for Door {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        self.server.finish_reading();
+        self.server.background.finish();
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) struct Server {
     /// Tasks that wait or are being done.
     in_flight: AtomicUsize,
     /// Reads that go on in the background.
-    pub(super) reading: AtomicUsize,
+    pub(super) background: Arc<Background>,
     is_stopped: AtomicBool,
     pub(super) workers: usize,
     waker: Waker,
@@ -62,6 +62,51 @@ pub(super) enum Waker {
     Clients,
     /// The device, while somebody listens.
     Bell(Box<dyn Bell>),
+}
+
+/// Counts reads that go on in the background.
+#[derive(Default)]
+pub(super) struct Background {
+    count: Mutex<usize>,
+    has_ended: Condvar,
+}
+
+impl Background {
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self) -> usize {
+        *self.lock()
+    }
+
+    /// Waits until there are none.
+    pub(super) fn finish(&self) {
+        let mut count = self.lock();
+        while *count > 0 {
+            count = self.has_ended.wait(count).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// One of them, until it is dropped.
+pub(super) struct Counted(Arc<Background>);
+
+impl Counted {
+    pub(super) fn new(all: &Arc<Background>) -> Self {
+        *all.lock() += 1;
+        Self(Arc::clone(all))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut count = self.0.lock();
+        *count -= 1;
+        if *count == 0 {
+            self.0.has_ended.notify_all();
+        }
+    }
 }
 
 /// A request for the workers.
@@ -122,7 +167,7 @@ impl Server {
             has_tasks: Condvar::new(),
             consumed: AtomicU32::new(0),
             in_flight: AtomicUsize::new(0),
-            reading: AtomicUsize::new(0),
+            background: Arc::default(),
             is_stopped: AtomicBool::new(false),
             workers,
             waker,
@@ -143,26 +188,6 @@ impl Server {
         drop(tasks);
         self.has_tasks.notify_all();
         self.wake();
-    }
-
-    fn is_reading(&self) -> bool {
-        self.reading.load(Ordering::Acquire) > 0
-    }
-
-    /// Notes that a read in the background has ended.
-    pub(super) fn end_reading(&self) {
-        if self.reading.fetch_sub(1, Ordering::AcqRel) == 1 && self.is_stopped() {
-            drop(self.tasks());
-            self.has_tasks.notify_all();
-        }
-    }
-
-    /// After the workers have ended: waits until nothing is read in the background.
-    pub(super) fn finish_reading(&self) {
-        let mut tasks = self.tasks();
-        while self.is_reading() {
-            tasks = self.has_tasks.wait(tasks).unwrap_or_else(PoisonError::into_inner);
-        }
     }
 
     /// Ends a pause of the first thread. Where there is a bell, only that ends its sleep.
@@ -260,10 +285,10 @@ impl Server {
         is_stalled
     }
 
-    /// Sleeps: until the bell rings if nothing else is to be done, else for a moment.
+    /// Sleeps: until the bell rings or a thread that plays the kernel asks, if nothing else is to be done; else for a moment.
     fn pause(&self, number: u32, waiting: &mut Waiting) {
         add(&self.counts.sleeps, 1);
-        let is_busy = self.in_flight.load(Ordering::Acquire) > 0 || self.is_reading();
+        let is_busy = self.in_flight.load(Ordering::Acquire) > 0 || self.background.count() > 0;
         match &self.waker {
             Waker::Bell(bell)
                 if self.has_listeners()

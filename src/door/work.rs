@@ -9,9 +9,9 @@ use super::files::{MAX_PATH, OpenFile, code_of};
 use super::layout::{Answer, Request, op};
 use super::options::RequestError;
 use super::room::{Load, Room, Uploader, load_contents};
-use super::server::{Server, Task};
+use super::server::{Counted, Server, Task};
 use super::slots::{Held, Stream, Writing};
-use crate::access::BackgroundRead;
+use crate::access::{ArchiveError, BackgroundRead};
 use crate::gpu::device::visible::Extents;
 
 type Outcome = Result<(Held, Answer), RequestError>;
@@ -99,19 +99,19 @@ impl Server {
             }
             let room = self.check_range(request);
             let room = room.and_then(|_| self.room(length, length).ok_or(RequestError::Full));
-            let place = room.as_ref().map_or(0, |room| room.place().0);
-            let reading = Reading::new(self, *request);
-            match (room, pool.part(place, length)) {
-                (Ok(room), Some(destination)) => reads.push(BackgroundRead {
-                    range: offset..offset + length,
-                    destination,
-                    done: Box::new(move |outcome| match outcome {
-                        Ok(()) => reading.end(Ok(room)),
-                        Err(error) => reading.end(Err(code_of(&error))),
-                    }),
-                }),
-                (Ok(_), None) => reading.end(Err(RequestError::Failed)),
-                (Err(error), _) => reading.end(Err(error)),
+            let mut reading = Reading::new(self, *request);
+            match room {
+                Err(error) => reading.end(Err(error)),
+                Ok(room) => {
+                    let destination = pool.part(room.place().0, length);
+                    reading.room = Some(room);
+                    let Some(destination) = destination else { return false };
+                    let done = move |outcome: Result<(), ArchiveError>| {
+                        reading.end(outcome.map_err(|error| code_of(&error)));
+                    };
+                    let range = offset..offset + length;
+                    reads.push(BackgroundRead { range, destination, done: Box::new(done) });
+                }
             }
             false
         });
@@ -268,18 +268,28 @@ impl Server {
 struct Reading {
     server: Arc<Server>,
     request: Request,
+    room: Option<Room>,
     is_answered: bool,
+    /// Dropped last: then nothing of the door is in use any more.
+    _counted: Counted,
 }
 
 impl Reading {
     fn new(server: &Arc<Server>, request: Request) -> Self {
-        server.reading.fetch_add(1, Ordering::AcqRel);
-        Self { server: Arc::clone(server), request, is_answered: false }
+        let _counted = Counted::new(&server.background);
+        Self { server: Arc::clone(server), request, room: None, is_answered: false, _counted }
     }
 
-    fn end(mut self, outcome: Result<Room, RequestError>) {
+    fn end(mut self, outcome: Result<(), RequestError>) {
+        self.answer(outcome);
+    }
+
+    fn answer(&mut self, outcome: Result<(), RequestError>) {
         self.is_answered = true;
-        let answer = outcome.map(|room| self.server.contents(room, self.request.length));
+        // After an error the room is free before the kernel asks again.
+        let room = outcome.and_then(|()| self.room.take().ok_or(RequestError::Failed));
+        self.room = None;
+        let answer = room.map(|room| self.server.contents(room, self.request.length));
         self.server.answer(&self.request, answer);
     }
 }
@@ -287,9 +297,8 @@ impl Reading {
 impl Drop for Reading {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.server.answer(&self.request, Err(RequestError::Failed));
+            self.answer(Err(RequestError::Failed));
         }
-        self.server.end_reading();
     }
 }
 

@@ -224,7 +224,7 @@ impl<R: Read> Decoder<R> {
         self.for_each_part(|_| Ok(()))
     }
 
-    /// Compressed bytes read so far. Those count that other threads read, or will read.
+    /// Compressed bytes read so far, including payloads that other threads read, or will read.
     pub fn bytes_in(&self) -> u64 {
         self.frames.position()
     }
@@ -272,8 +272,8 @@ impl<R: Read> Decoder<R> {
         Ok(self.current.as_ref().map(|task| &task.contents[self.given..]))
     }
 
-    /// Keeps the memory of a block for later blocks. Frees it if there are none: at the very end that would keep all
-    /// waiting, but now workers still decode other blocks.
+    /// Keeps a block's memory for later blocks. When no more come, frees it while workers still decode: freeing all at the
+    /// end would delay the caller.
     fn recycle(&mut self, task: DecodeTask) {
         if matches!(self.input, Input::Open) {
             self.idle.push(task);

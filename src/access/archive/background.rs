@@ -12,8 +12,8 @@ use crate::access::device::{Core, DeviceSliceMut, SlicePlace};
 /// What is called when nothing writes to the destination of a read any more.
 pub(crate) type Done = Box<dyn FnOnce(Result<(), ArchiveError>) + Send>;
 
-/// A range of the contents, the part of a device's buffer that it goes to, and what is called then, by whatever thread. The
-/// buffer stays until then.
+/// A range of the contents, the part of a device's buffer that it goes to, and what to call at the end, from any thread. The
+/// caller keeps the buffer until then.
 pub(crate) struct BackgroundRead<'a> {
     pub(crate) range: Range<u64>,
     pub(crate) destination: DeviceSliceMut<'a>,
@@ -25,7 +25,7 @@ impl Archive {
     pub(crate) fn read_in_background(&self, reads: Vec<BackgroundRead<'_>>) {
         let mut of_devices: Vec<(Arc<Core>, Vec<Begun>)> = Vec::new();
         for BackgroundRead { range, destination, done } in reads {
-            match self.shared.begun(&range, &destination) {
+            match self.shared.checked(&range, &destination) {
                 Err(error) => done(Err(error)),
                 Ok((_, wanted)) if wanted.is_empty() => done(Ok(())),
                 Ok((core, wanted)) => {
@@ -50,7 +50,7 @@ struct Begun {
 }
 
 impl Shared {
-    fn begun(
+    fn checked(
         &self,
         range: &Range<u64>,
         destination: &DeviceSliceMut<'_>,
@@ -158,6 +158,8 @@ impl Recipient for Completion {
         // Each block is delivered once.
         state.missing = state.missing.saturating_sub(1);
         if state.outcome.is_ok() {
+            // After an error the other blocks are of no use.
+            state.is_abandoned |= outcome.is_err();
             state.outcome = outcome;
         }
         Self::settle(state);

@@ -124,8 +124,8 @@ struct State {
     contents: Cache<BlockId, Page>,
     /// Where the latest reads ended.
     recent_ends: VecDeque<u64>,
-    /// Whether the threads that load blocks have been started.
-    has_loaders: bool,
+    /// How many of the threads that load blocks have been started.
+    loaders: usize,
     is_closed: bool,
 }
 
@@ -167,7 +167,7 @@ impl Archive {
                 queue: Queue::default(),
                 contents: Cache::new(options.contents_cache),
                 recent_ends: VecDeque::new(),
-                has_loaders: false,
+                loaders: 0,
                 is_closed: false,
             }),
             queued: Condvar::new(),
@@ -317,7 +317,7 @@ impl Archive {
     /// returns at once. What then fails, fails when it is read. Does nothing for what the cache cannot hold.
     ///
     /// # Errors
-    /// [`ArchiveError::InvalidRange`].
+    /// [`ArchiveError::InvalidRange`], and if the system has no thread to spare.
     pub fn prefetch(&self, range: Range<u64>) -> Result<(), ArchiveError> {
         self.shared.layout.check(&range)?;
         self.shared.start_loaders()?;
@@ -377,10 +377,7 @@ impl Shared {
     /// Starts the threads that load blocks, unless they are there. Reads to devices do without them.
     fn start_loaders(self: &Arc<Self>) -> Result<(), ArchiveError> {
         let mut state = self.lock();
-        if state.has_loaders {
-            return Ok(());
-        }
-        for number in 0..LOADERS {
+        for number in state.loaders..LOADERS {
             let shared = Arc::clone(self);
             let only_urgent = number == 0;
             // One block stays for the loader that does only what is urgent.
@@ -390,8 +387,8 @@ impl Shared {
                 .name("pz access".into())
                 .spawn(move || shared.work(&limits))
                 .map_err(|error| ArchiveError::format(self.source.uri(), error.into()))?;
+            state.loaders += 1;
         }
-        state.has_loaders = true;
         Ok(())
     }
 

@@ -48,17 +48,16 @@ impl InHand {
         if std::mem::replace(&mut self.is_delivered[number], true) {
             return;
         }
-        if let Some(waiters) = self.waiters[number].take() {
-            for DeviceWaiter { recipient, slot, .. } in waiters {
+        let (waiters, are_written) = match self.waiters[number].take() {
+            Some(waiters) => (waiters, true),
+            None => (self.queue.lock().finish(self.batch.blocks[number]), false),
+        };
+        // Whoever waits may call back, so the queue is not locked now.
+        for DeviceWaiter { recipient, slot, .. } in waiters {
+            if are_written {
                 recipient.end_writing();
-                recipient.deliver(slot, outcome.clone());
             }
-        } else {
-            for DeviceWaiter { recipient, slot, .. } in
-                self.queue.lock().finish(self.batch.blocks[number])
-            {
-                recipient.deliver(slot, outcome.clone());
-            }
+            recipient.deliver(slot, outcome.clone());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a caller waits on.
+//! What a caller waits on, and who gets blocks without a wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -44,7 +44,7 @@ impl Waiter for DeviceWaiter {
 const MIN_BATCH: u64 = 64;
 const MIN_BATCH_BYTES: u64 = 16 << 20;
 
-/// So many batches of an archive are begun without a wait for more blocks.
+/// The batches of an archive that are begun without a wait for more blocks.
 const FREE_BATCHES: u32 = 3;
 
 /// So many blocks are queued before workers are told of them.
@@ -136,10 +136,11 @@ impl Requests for OfArchive {
         let DeviceQueue { max_batch, min_batch, .. } = *self.queue;
         let mut queue = self.queue.lock();
         let queued = queue.queued();
-        // A batch takes about the same time whether it has one block or a few. So what is queued waits while several batches
-        // are on the way, until it is worth one of its own. A server must not hold up what does not need it.
-        let others = queue.batches().saturating_sub(FREE_BATCHES);
-        let worth = 1usize.checked_shl(others).unwrap_or(usize::MAX);
+        // A batch of one block takes about as long as one of a few. So while several are on the way, each further one has
+        // twice as many blocks. Whoever ends a batch looks again, so nothing waits for ever. A server must not hold up what
+        // does not need it.
+        let beyond_free = queue.batches().saturating_sub(FREE_BATCHES);
+        let worth = 1usize.checked_shl(beyond_free).unwrap_or(usize::MAX);
         if queued < worth.min(min_batch / 2) && !queue.is_urgent() && self.shared.source.is_local()
         {
             return None;
