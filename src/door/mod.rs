@@ -26,7 +26,7 @@
 //! mapped; long contents go to device memory, and archives are decoded there while the kernel runs. Through OpenCL they
 //! do on processors with PoCL, in buffers that stay mapped; OpenCL promises it for no device of version 1.2. OpenCL on GPUs
 //! and WebGPU are refused: NVIDIA's OpenCL shows a running kernel nothing, and WebGPU lets nobody map a buffer that a kernel
-//! uses. (Vulkan could do it in device-local memory that the host sees, which cannot be reached through wgpu.) A thread can
+//! uses. (Below wgpu, Vulkan could do it in device-local memory that the host sees; that is not built yet.) A thread can
 //! play the kernel, on every machine: see [`Door::on_host`] and [`Client`].
 //!
 //! With CUDA the environment must say `CUDA_DEVICE_MAX_CONNECTIONS=32` when the process starts. Otherwise what the host sends
