@@ -88,7 +88,7 @@ __kernel void one_by_one(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES hos
     results[RESULT_NANOSECONDS + 1u] = (uint)(nanoseconds >> 32);
 }
 
-// Asks for piece `number`, again and again while the ring or the table of handles is full.
+// Asks for the piece at byte `at`, again and again while the ring or the table of handles is full.
 inline uint measured_ask(Door door, uint file, ulong at, uint size, uint looks) {
     uint handle = DOOR_RING_FULL;
     for (uint i = 0u; i < looks && !door_is_handle(handle); i++) {

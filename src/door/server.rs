@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use super::background::Background;
 use super::files::{FileMode, Files, OpenFile};
 use super::layout::{Answer, Request, op};
 use super::options::{DoorStatistics, RequestError};
@@ -62,51 +63,6 @@ pub(super) enum Waker {
     Clients,
     /// The device, while somebody listens.
     Bell(Box<dyn Bell>),
-}
-
-/// Counts reads that go on in the background.
-#[derive(Default)]
-pub(super) struct Background {
-    count: Mutex<usize>,
-    has_ended: Condvar,
-}
-
-impl Background {
-    fn lock(&self) -> MutexGuard<'_, usize> {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn count(&self) -> usize {
-        *self.lock()
-    }
-
-    /// Waits until there are none.
-    pub(super) fn finish(&self) {
-        let mut count = self.lock();
-        while *count > 0 {
-            count = self.has_ended.wait(count).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
-/// One of them, until it is dropped.
-pub(super) struct Counted(Arc<Background>);
-
-impl Counted {
-    pub(super) fn new(all: &Arc<Background>) -> Self {
-        *all.lock() += 1;
-        Self(Arc::clone(all))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut count = self.0.lock();
-        *count -= 1;
-        if *count == 0 {
-            self.0.has_ended.notify_all();
-        }
-    }
 }
 
 /// A request for the workers.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::FileMode;
+use super::background::Counted;
 use super::files::{MAX_PATH, OpenFile, code_of};
 use super::layout::{Answer, Request, op};
 use super::options::RequestError;
 use super::room::{Load, Room, Uploader, load_contents};
-use super::server::{Counted, Server, Task};
+use super::server::{Server, Task};
 use super::slots::{Held, Stream, Writing};
 use crate::access::{ArchiveError, BackgroundRead};
 use crate::gpu::device::visible::Extents;
@@ -69,14 +70,13 @@ impl Server {
     }
 
     /// Checks the range before there is room for it: a length may be anything.
-    fn check_range(&self, request: &Request) -> Result<u64, RequestError> {
+    fn check_range(&self, request: &Request) -> Result<(), RequestError> {
         let file = self.files.get(request.file)?;
         let len = match file.mode {
             FileMode::Contents => self.files.archive(&file)?.len(),
             FileMode::Plain | FileMode::Writable => file.len(),
         };
-        let end = request.offset.checked_add(request.length).filter(|end| *end <= len);
-        end.map(|_| len).ok_or(RequestError::Range)
+        check_within(request, len)
     }
 
     /// Begins those reads of a batch whose blocks the device decodes, and takes them out of it: no worker waits for them.
@@ -97,8 +97,8 @@ impl Server {
             if !self.rooms.is_long(length) || self.slots.is_closed(handle) {
                 return true;
             }
-            let room = self.check_range(request);
-            let room = room.and_then(|_| self.room(length, length).ok_or(RequestError::Full));
+            let room = check_within(request, archive.len());
+            let room = room.and_then(|()| self.room(length, length).ok_or(RequestError::Full));
             let mut reading = Reading::new(self, *request);
             match room {
                 Err(error) => reading.end(Err(error)),
@@ -115,7 +115,7 @@ impl Server {
             }
             false
         });
-        archive.read_in_background(reads);
+        archive.read_in_background(pool.buffer().memory(), reads);
     }
 
     /// Reads several ranges of one archive in one call. False if that failed, so that each is to be read alone.
@@ -125,7 +125,7 @@ impl Server {
         let Ok(archive) = self.files.archive(&file) else { return false };
         let mut rooms = Vec::with_capacity(batch.len());
         for Task { request, .. } in batch {
-            if self.check_range(request).is_err() {
+            if check_within(request, archive.len()).is_err() {
                 return false;
             }
             let Some(room) = self.room(request.length, request.length) else { return false };
@@ -262,6 +262,12 @@ impl Server {
             });
         }
     }
+}
+
+/// Checks that the range of a request lies within the `len` bytes of its file or archive.
+fn check_within(request: &Request, len: u64) -> Result<(), RequestError> {
+    let end = request.offset.checked_add(request.length).filter(|end| *end <= len);
+    end.map(|_| ()).ok_or(RequestError::Range)
 }
 
 /// A read that goes on in the background. It is answered in any case.

@@ -410,7 +410,7 @@ pub(crate) fn thread_pool(workers: usize) -> Option<ThreadPool> {
 }
 
 /// A pool of `threads` threads. If the system refuses them, a pool of half as many, a quarter and so on.
-fn build_pool(threads: usize) -> Option<ThreadPool> {
+pub(crate) fn build_pool(threads: usize) -> Option<ThreadPool> {
     let fewer = std::iter::successors(Some(threads), |threads| Some(threads / 2));
     fewer.take_while(|&threads| threads > 0).find_map(|threads| {
         // A thread that gets no memory for its signal stack aborts the process. Check first that the memory for all

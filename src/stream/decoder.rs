@@ -264,23 +264,12 @@ impl<R: Read> Decoder<R> {
         if self.current.as_ref().is_none_or(|task| self.given == task.contents.len()) {
             if let Some(mut task) = self.current.take() {
                 task.release_to(&mut self.history)?;
-                self.recycle(task);
+                self.idle.push(task);
             }
             self.current = self.next_block()?;
             self.given = 0;
         }
         Ok(self.current.as_ref().map(|task| &task.contents[self.given..]))
-    }
-
-    /// Keeps a block's memory for later blocks. When no more come, frees it while workers still decode: freeing all at the
-    /// end would delay the caller.
-    fn recycle(&mut self, task: DecodeTask) {
-        if matches!(self.input, Input::Open) {
-            self.idle.push(task);
-        } else if self.scheduler.as_ref().is_none_or(|own| own.in_flight() < self.share.workers) {
-            self.idle.clear();
-            self.pool.clear();
-        }
     }
 
     fn advance(&mut self, n: usize) {

@@ -4,10 +4,11 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::error::ArchiveError;
+use super::layout::BlockId;
 use super::ticket::{Priority, Recipient};
 use super::to_device::{of_blocks, waiters, wanted};
-use super::{Archive, Shared, Wanted};
-use crate::access::device::{Core, DeviceSliceMut, SlicePlace};
+use super::{Archive, Shared};
+use crate::access::device::{Core, DeviceMemory, DeviceSliceMut, SlicePlace, Want};
 
 /// What is called when nothing writes to the destination of a read any more.
 pub(crate) type Done = Box<dyn FnOnce(Result<(), ArchiveError>) + Send>;
@@ -21,68 +22,53 @@ pub(crate) struct BackgroundRead<'a> {
 }
 
 impl Archive {
-    /// Begins reads, and returns. The first error of a read goes to its `done`.
-    pub(crate) fn read_in_background(&self, reads: Vec<BackgroundRead<'_>>) {
-        let mut of_devices: Vec<(Arc<Core>, Vec<Begun>)> = Vec::new();
+    /// Begins reads into buffers of `memory`, and returns. The first error of a read goes to its `done`.
+    pub(crate) fn read_in_background(&self, memory: &DeviceMemory, reads: Vec<BackgroundRead<'_>>) {
+        let Some(core) = memory.core() else {
+            let host = || Err(self.shared.internal("a background read into host memory"));
+            return reads.into_iter().for_each(|read| (read.done)(host()));
+        };
+        let mut all = Vec::new();
+        let mut completions = Vec::with_capacity(reads.len());
         for BackgroundRead { range, destination, done } in reads {
-            match self.shared.checked(&range, &destination) {
+            match self.shared.checked(core, &range, &destination) {
                 Err(error) => done(Err(error)),
-                Ok((_, wanted)) if wanted.is_empty() => done(Ok(())),
-                Ok((core, wanted)) => {
-                    let begun = Begun { wanted, done };
-                    match of_devices.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &core)) {
-                        Some((_, all)) => all.push(begun),
-                        None => of_devices.push((core, vec![begun])),
-                    }
+                Ok(wanted) if wanted.is_empty() => done(Ok(())),
+                Ok(wanted) => {
+                    let completion = Arc::new(Completion::new(wanted.len(), done));
+                    let recipient: Arc<dyn Recipient> = Arc::clone(&completion) as _;
+                    completions.push(completion);
+                    all.extend(waiters(wanted, &recipient));
                 }
             }
         }
-        for (core, reads) in of_devices {
-            self.shared.queue_reads(&core, reads);
+        if let Err(error) = self.shared.queue_on(core, all, Priority::Normal) {
+            for completion in completions {
+                completion.fail(error.clone());
+            }
         }
     }
-}
-
-/// A read that has been checked.
-struct Begun {
-    wanted: Vec<Wanted>,
-    done: Done,
 }
 
 impl Shared {
+    /// What a background read wants of each block.
     fn checked(
         &self,
+        core: &Arc<Core>,
         range: &Range<u64>,
         destination: &DeviceSliceMut<'_>,
-    ) -> Result<(Arc<Core>, Vec<Wanted>), ArchiveError> {
-        self.layout.check(range)?;
-        let (len, found) = (range.end - range.start, destination.len());
-        if len != found {
-            return Err(ArchiveError::DestinationLength { wanted: len, found });
-        }
-        let SlicePlace::Device { memory, buffer, start } = &destination.place else {
-            return Err(self.internal("a background read into host memory"));
-        };
-        let core = memory.core().ok_or_else(|| self.internal("a device without workers"))?;
-        let placements = self.layout.placements(range.clone(), 0);
-        let wants = placements.map(|placement| wanted(placement, buffer, *start));
-        Ok((Arc::clone(core), wants.collect()))
-    }
-
-    fn queue_reads(self: &Arc<Self>, core: &Arc<Core>, reads: Vec<Begun>) {
-        let mut all = Vec::new();
-        let mut completions = Vec::with_capacity(reads.len());
-        for Begun { wanted, done } in reads {
-            let wanted = of_blocks(wanted);
-            let completion = Arc::new(Completion::new(wanted.len(), done));
-            let recipient: Arc<dyn Recipient> = Arc::clone(&completion) as _;
-            completions.push(completion);
-            all.extend(waiters(wanted, &recipient));
-        }
-        if let Err(error) = self.queue_on(core, all, Priority::Normal) {
-            for completion in completions {
-                completion.abandon(&error);
+    ) -> Result<Vec<(BlockId, Vec<Want>)>, ArchiveError> {
+        self.check_read(range, destination.len())?;
+        match &destination.place {
+            SlicePlace::Device { memory, buffer, start }
+                if memory.core().is_some_and(|own| Arc::ptr_eq(own, core)) =>
+            {
+                let placements = self.layout.placements(range.clone(), 0);
+                Ok(of_blocks(
+                    placements.map(|placement| wanted(placement, buffer, *start)).collect(),
+                ))
             }
+            _ => Err(self.internal("a background read into other memory")),
         }
     }
 }
@@ -94,18 +80,16 @@ struct State {
     missing: usize,
     /// Blocks that are being written to the destination.
     writing: usize,
-    /// The first error.
+    /// The first error. After it the other blocks are of no use.
     outcome: Result<(), ArchiveError>,
-    is_abandoned: bool,
     done: Option<Done>,
 }
 
 impl Completion {
     /// Calls `done` after so many blocks.
     fn new(blocks: usize, done: Done) -> Self {
-        let done = Some(done);
-        let (writing, outcome, is_abandoned) = (0, Ok(()), false);
-        Self(Mutex::new(State { missing: blocks, writing, outcome, is_abandoned, done }))
+        let (writing, outcome, done) = (0, Ok(()), Some(done));
+        Self(Mutex::new(State { missing: blocks, writing, outcome, done }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -113,18 +97,17 @@ impl Completion {
     }
 
     /// Ends the read with an error, once nothing writes to the destination any more.
-    fn abandon(&self, error: &ArchiveError) {
+    fn fail(&self, error: ArchiveError) {
         let mut state = self.lock();
-        state.is_abandoned = true;
         if state.outcome.is_ok() {
-            state.outcome = Err(error.clone());
+            state.outcome = Err(error);
         }
         Self::settle(state);
     }
 
     /// Calls `done` if the read has ended.
     fn settle(mut state: MutexGuard<'_, State>) {
-        if state.writing > 0 || (state.missing > 0 && !state.is_abandoned) {
+        if state.writing > 0 || (state.missing > 0 && state.outcome.is_ok()) {
             return;
         }
         let (done, outcome) = (state.done.take(), state.outcome.clone());
@@ -137,12 +120,12 @@ impl Completion {
 
 impl Recipient for Completion {
     fn is_abandoned(&self) -> bool {
-        self.lock().is_abandoned
+        self.lock().outcome.is_err()
     }
 
     fn begin_writing(&self) -> bool {
         let mut state = self.lock();
-        let may_write = !state.is_abandoned;
+        let may_write = state.outcome.is_ok();
         state.writing += usize::from(may_write);
         may_write
     }
@@ -158,8 +141,6 @@ impl Recipient for Completion {
         // Each block is delivered once.
         state.missing = state.missing.saturating_sub(1);
         if state.outcome.is_ok() {
-            // After an error the other blocks are of no use.
-            state.is_abandoned |= outcome.is_err();
             state.outcome = outcome;
         }
         Self::settle(state);

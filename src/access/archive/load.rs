@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use rayon::ThreadPool;
 use rayon::prelude::*;
-use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::Page;
 use super::error::ArchiveError;
@@ -20,6 +20,7 @@ use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::{DecodeJob, Engine};
 use crate::pipeline::memory::Cost;
 use crate::pipeline::modules::{FrameModules, LastModules};
+use crate::pipeline::scheduler::build_pool;
 use crate::pipeline::statistics::Counted;
 use crate::stream::{FrameEntry, Recent, Restoring};
 
@@ -140,8 +141,7 @@ impl Loader {
             }
             Ok(Arc::new(page))
         };
-        let pool = || ThreadPoolBuilder::new().num_threads(self.workers).build().ok();
-        match self.pool.get_or_init(pool) {
+        match self.pool.get_or_init(|| build_pool(self.workers)) {
             Some(pool) => pool.install(|| loading.into_par_iter().map(decode).collect()),
             None => loading.into_iter().map(decode).collect(),
         }

@@ -234,11 +234,7 @@ impl Archive {
         let mut placements = Vec::new();
         let mut on_devices: Vec<(&Arc<Core>, Vec<Wanted>)> = Vec::new();
         for (number, read) in reads.iter().enumerate() {
-            shared.layout.check(&read.range)?;
-            let (wanted, found) = (read.range.end - read.range.start, read.destination.len());
-            if wanted != found {
-                return Err(ArchiveError::DestinationLength { wanted, found });
-            }
+            shared.check_read(&read.range, read.destination.len())?;
             let own = shared.layout.placements(read.range.clone(), number);
             let Destination::Device(DeviceSliceMut {
                 place: SlicePlace::Device { memory, buffer, start },
@@ -368,6 +364,16 @@ impl Drop for Archive {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks that a range lies within the contents, and is as long as its destination.
+    fn check_read(&self, range: &Range<u64>, found: u64) -> Result<(), ArchiveError> {
+        self.layout.check(range)?;
+        let wanted = range.end - range.start;
+        if wanted != found {
+            return Err(ArchiveError::DestinationLength { wanted, found });
+        }
+        Ok(())
     }
 
     fn internal(&self, what: &'static str) -> ArchiveError {

@@ -28,7 +28,7 @@ fn read_all(archive: &Archive, buffer: &DeviceBuffer, ranges: &[Range<u64>]) -> 
             done: Box::new(move |outcome| done.send((number, outcome)).unwrap()),
         }
     };
-    archive.read_in_background(ranges.iter().enumerate().map(read).collect());
+    archive.read_in_background(buffer.memory(), ranges.iter().enumerate().map(read).collect());
     drop(done);
     let mut outcomes: Vec<Option<Outcome>> = ranges.iter().map(|_| None).collect();
     for _ in ranges {
@@ -117,11 +117,14 @@ fn reads_end_after_their_archive() {
         source.is_held.store(true, Ordering::Relaxed);
         let (done, is_done) = mpsc::channel();
         let own = Arc::clone(&buffer);
-        archive.read_in_background(vec![BackgroundRead {
-            range: 0..400_000,
-            destination: buffer.part(0..400_000).unwrap(),
-            done: Box::new(move |outcome| done.send((outcome, own)).unwrap()),
-        }]);
+        archive.read_in_background(
+            &memory,
+            vec![BackgroundRead {
+                range: 0..400_000,
+                destination: buffer.part(0..400_000).unwrap(),
+                done: Box::new(move |outcome| done.send((outcome, own)).unwrap()),
+            }],
+        );
         drop((archive, memory, buffer));
         source.is_held.store(false, Ordering::Relaxed);
         let (outcome, buffer) = is_done.recv_timeout(Duration::from_secs(60)).unwrap();

@@ -1,0 +1,48 @@
+//! How many reads go on without a worker.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Counts reads that go on in the background.
+#[derive(Default)]
+pub(super) struct Background {
+    count: Mutex<usize>,
+    has_ended: Condvar,
+}
+
+impl Background {
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        *self.lock()
+    }
+
+    /// Waits until there are none.
+    pub(super) fn finish(&self) {
+        let mut count = self.lock();
+        while *count > 0 {
+            count = self.has_ended.wait(count).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// One of them, until it is dropped.
+pub(super) struct Counted(Arc<Background>);
+
+impl Counted {
+    pub(super) fn new(all: &Arc<Background>) -> Self {
+        *all.lock() += 1;
+        Self(Arc::clone(all))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut count = self.0.lock();
+        *count -= 1;
+        if *count == 0 {
+            self.0.has_ended.notify_all();
+        }
+    }
+}
