@@ -16,10 +16,10 @@
 #define RESULT_TICKS 4u
 #define RESULT_NANOSECONDS 6u
 
-// Where request `number` reads: whole pages, without a pattern.
-inline ulong measured_offset(uint number, uint scattered, uint size, ulong len, uint pieces) {
-    ulong at = scattered != 0u ? (ulong)number * 2654435761u % pieces : (ulong)number;
-    return min(at * (ulong)size, len - size);
+// Where request `number` reads: whole pieces, in no order if they are scattered.
+inline ulong measured_offset(uint number, uint scattered, uint size, uint pieces) {
+    uint at = scattered != 0u ? (uint)((ulong)(number * 2654435761u) * pieces >> 32) : min(number, pieces - 1u);
+    return (ulong)at * size;
 }
 
 // What the contents of request `number` add to the sum, from `words` words that this work item looks at: every word counts
@@ -48,11 +48,9 @@ inline uint measured_wait(Door door, uint handle, uint looks) {
 // where there is a clock. The whole workgroup looks at the contents, so that little time passes between two requests.
 // `times` are in ticks.
 __kernel void one_by_one(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOOR_BYTES device, __global uint *times,
-    __global uint *results, uint file, uint len_low, uint len_high, uint size, uint count, uint pause, uint looks) {
+    __global uint *results, uint file, uint pieces, uint size, uint count, uint looks, uint pause) {
     SHARED uint state[2];
     Door door = door_of(control, counters, host, device);
-    ulong len = (ulong)len_high << 32 | len_low;
-    uint pieces = (uint)(len / size);
     uint sum = 0u, done = 0u;
     bool has_failed = false;
     uint local_id = (uint)get_local_id(0);
@@ -62,7 +60,7 @@ __kernel void one_by_one(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES hos
             ulong until = door_time() + pause;
             for (uint i = 0u; pause != 0u && i < looks && door_time() < until; i++) door_pause();
             ulong start = door_ticks();
-            uint handle = door_read(door, file, measured_offset(n, 1u, size, len, pieces), size);
+            uint handle = door_read(door, file, measured_offset(n, 1u, size, pieces), size);
             state[0] = handle;
             state[1] = door_is_handle(handle) ? measured_wait(door, handle, looks) : DOOR_ERROR;
             times[n] = (uint)(door_ticks() - start);
@@ -101,19 +99,17 @@ inline uint measured_ask(Door door, uint file, ulong at, uint size, uint looks) 
 // Each workgroup has up to `each` handles at once, at most 1,024. It takes the answers in the order in which it asked, and
 // asks anew with each handle that it closes. Workgroups take turns: the first pieces are one for each of them.
 __kernel void many(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOOR_BYTES device, __global uint *times,
-    __global uint *results, uint file, uint len_low, uint len_high, uint size, uint count, uint each, uint scattered, uint looks) {
+    __global uint *results, uint file, uint pieces, uint size, uint count, uint looks, uint each, uint scattered) {
     SHARED uint handles[1024];
     SHARED uint state[4];
     Door door = door_of(control, counters, host, device);
-    ulong len = (ulong)len_high << 32 | len_low;
-    uint pieces = (uint)(len / size);
     uint sum = 0u, done = 0u;
     bool has_failed = false;
     uint local_id = (uint)get_local_id(0), group = (uint)get_group_id(0), groups = (uint)get_num_groups(0);
     // The number of its pieces. Piece `k` of them is `group + k * groups` of all.
     uint own = group < count ? (count - group - 1u) / groups + 1u : 0u;
     for (uint k = local_id; k < min(each, own); k += THREADS) {
-        ulong at = measured_offset(group + k * groups, scattered, size, len, pieces);
+        ulong at = measured_offset(group + k * groups, scattered, size, pieces);
         handles[k] = measured_ask(door, file, at, size, looks);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -131,7 +127,7 @@ __kernel void many(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOO
         if (local_id == 0u) {
             if (door_is_handle(handle)) door_close(door, handle);
             if (!has_failed && k + each < own) {
-                ulong at = measured_offset(number + each * groups, scattered, size, len, pieces);
+                ulong at = measured_offset(number + each * groups, scattered, size, pieces);
                 handles[slot] = measured_ask(door, file, at, size, looks);
             }
         }
@@ -146,7 +142,7 @@ __kernel void many(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOO
 
 // Runs for `microseconds` and asks for nothing; without a clock it looks at a handle `looks` times.
 __kernel void idle(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOOR_BYTES device, __global uint *times,
-    __global uint *results, uint microseconds, uint looks) {
+    __global uint *results, uint file, uint pieces, uint size, uint count, uint looks, uint microseconds) {
     if (get_global_id(0) != 0) return;
     Door door = door_of(control, counters, host, device);
     ulong began = door_time();

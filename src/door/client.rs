@@ -274,7 +274,7 @@ impl Client {
 
     fn answer(&self, handle: &Handle) -> Answer {
         let slots = &self.server.slots;
-        bytemuck::cast(slots.read::<ENTRY>(slots.layout.answer(number_of(handle.0))))
+        bytemuck::cast(slots.words().read::<ENTRY>(slots.layout.answer(number_of(handle.0))))
     }
 
     /// Bytes that are there, or that there is room for.

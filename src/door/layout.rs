@@ -1,4 +1,4 @@
-//! What a door's memory holds, word by word: `kernels/common/door.cl` says the same, and a test compares them.
+//! What a door's memory holds, word by word: `kernels/common/door.cl` and `door.wgsl` say the same, and a test compares them.
 //!
 //! The control memory has a header of [`HEADER`] words; then the ring of [`Request`]s; then an [`Answer`] for each of the
 //! [`HANDLES`] handles; then for each handle the bytes of a path. The counters are a memory of their own, which only kernels
@@ -19,6 +19,9 @@ pub(super) const PATH: usize = 64;
 pub(super) const VERSION: usize = 0;
 /// Requests that the ring holds, in the header.
 pub(super) const RING: usize = 1;
+/// Always 0, in the header: kernels in WGSL order what they write by it.
+#[cfg(test)]
+pub(super) const ZERO: usize = 2;
 /// How many requests the host has taken, in the header, on a cache line of its own.
 pub(super) const CONSUMED: usize = 16;
 

@@ -49,12 +49,20 @@ fn wrong(what: String) -> DoorError {
     DoorError::Device(DeviceError::Failed(what))
 }
 
-/// Where request `number` reads.
+/// Whole pieces of `size` bytes in a file.
+fn pieces(size: u32, len: u64) -> u32 {
+    u32::try_from(len / u64::from(size)).unwrap_or(u32::MAX)
+}
+
+/// Where request `number` reads: whole pieces, in no order if they are scattered.
 fn offset(number: u32, size: u32, len: u64, is_scattered: bool) -> u64 {
-    let pieces = u64::from((len / u64::from(size)) as u32);
-    let number = u64::from(number);
-    let at = if is_scattered { number * 2_654_435_761 % pieces } else { number };
-    (at * u64::from(size)).min(len - u64::from(size))
+    let pieces = pieces(size, len);
+    let at = if is_scattered {
+        (u64::from(number.wrapping_mul(2_654_435_761)) * u64::from(pieces)) >> 32
+    } else {
+        number.min(pieces - 1).into()
+    };
+    at * u64::from(size)
 }
 
 /// What the contents of request `number` add to the sum: every word counts by its place.
@@ -144,8 +152,8 @@ impl Door {
         let launch = Launch::new(self, &DOOR_MEASURE, 4 * u64::from(count))?;
         let launch = launch.buffer("door_times", &[])?.buffer("door_results", &[])?;
         let pause = pause.as_nanos().min(u128::from(u32::MAX)) as u32;
-        let (low, high) = (file.len as u32, (file.len >> 32) as u32);
-        let args = [file.number, low, high, size, count, pause, launch.looks()];
+        let pieces = pieces(size, file.len);
+        let args = [file.number, pieces, size, count, launch.looks(), pause];
         let entry = Entry { name: "one_by_one", args: &args, groups: 1, threads: 32 };
         let begun = Instant::now();
         launch.run(&entry, DEADLINE, || ())?;
@@ -204,9 +212,9 @@ impl Door {
         let launch = launch.buffer("door_times", &[])?.buffer("door_results", &[])?;
         let each = EACH.min(handles).max(1);
         let groups = (handles / each).clamp(1, count.div_ceil(each).max(1));
-        let (low, high) = (file.len as u32, (file.len >> 32) as u32);
         let scattered = u32::from(is_scattered);
-        let args = [file.number, low, high, size, count, each, scattered, launch.looks()];
+        let pieces = pieces(size, file.len);
+        let args = [file.number, pieces, size, count, launch.looks(), each, scattered];
         let entry = Entry { name: "many", args: &args, groups, threads: THREADS };
         let begun = Instant::now();
         launch.run(&entry, DEADLINE, || ())?;
@@ -260,7 +268,7 @@ impl Door {
         let launch = Launch::new(self, &DOOR_MEASURE, 4)?;
         let launch = launch.buffer("door_times", &[])?.buffer("door_results", &[])?;
         let microseconds = (2 * SETTLED + time).as_micros().min(u128::from(u32::MAX)) as u32;
-        let args = [microseconds, launch.looks()];
+        let args = [0, 0, 0, 0, launch.looks(), microseconds];
         let entry = Entry { name: "idle", args: &args, groups: 1, threads: 32 };
         launch.run(&entry, DEADLINE, measure)?;
         Ok(share)

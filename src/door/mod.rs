@@ -9,7 +9,7 @@
 //!
 //! A kernel takes a handle, puts a request into the ring, and goes on. It looks at the status of the handle whenever it
 //! wants, uses the contents once they are there, and closes the handle. No function of the kernel's side waits. They are
-//! in [`KERNEL_SOURCE`], which goes before a kernel in OpenCL C or CUDA C++:
+//! in [`KERNEL_SOURCE`], which goes before a kernel in OpenCL C or CUDA C++, and in [`KERNEL_SOURCE_WGSL`]:
 //!
 //! | function | |
 //! |---|---|
@@ -22,12 +22,17 @@
 //! | `door_close` | gives the handle back, with its contents |
 //!
 //! # Devices
-//! Running kernels see what the host writes on two kinds of devices. Through CUDA they do in host memory that is pinned and
-//! mapped; long contents go to device memory, and archives are decoded there while the kernel runs. Through OpenCL they
-//! do on processors with PoCL, in buffers that stay mapped; OpenCL promises it for no device of version 1.2. OpenCL on GPUs
-//! and WebGPU are refused: NVIDIA's OpenCL shows a running kernel nothing, and WebGPU lets nobody map a buffer that a kernel
-//! uses. (Below wgpu, Vulkan could do it in device-local memory that the host sees; that is not built yet.) A thread can
-//! play the kernel, on every machine: see [`Door::on_host`] and [`Client`].
+//! Running kernels see what the host writes on three kinds of devices:
+//!
+//! - Through CUDA, in host memory that is pinned and mapped. Long contents go to device memory, and archives are decoded
+//!   there while the kernel runs.
+//! - Through Vulkan, below WebGPU, in memory of the device that the host sees too. All contents go there, and the processor
+//!   decodes archives: work that is sent to the device meanwhile would wait for the kernel. A device may have little such
+//!   memory, and a desktop ends kernels that run for seconds.
+//! - Through OpenCL on processors with PoCL, in buffers that stay mapped. OpenCL promises it for no device of version 1.2,
+//!   and NVIDIA's shows a running kernel nothing, so GPUs are refused.
+//!
+//! A thread can play the kernel, on every machine: see [`Door::on_host`] and [`Client`].
 //!
 //! With CUDA the environment must say `CUDA_DEVICE_MAX_CONNECTIONS=32` when the process starts. Otherwise what the host sends
 //! to the device can get into line behind the running kernel. For the same reason everything is compiled and allocated
@@ -39,10 +44,10 @@
 //! # Who writes what, and in which order
 //! | words | written by | in this order |
 //! |---|---|---|
-//! | entry of the ring | kernel | fields, then the turn: `fence.acq_rel.sys` and a relaxed store (CUDA), fence and `atomic_xchg` (OpenCL) |
+//! | entry of the ring | kernel | fields, then the turn: `fence.acq_rel.sys` and a relaxed store (CUDA), fence and `atomic_xchg` (OpenCL), exchanges and a store that is made from their results (WGSL) |
 //! | | host | acquires the turn, copies the entry, then releases the count of requests it has taken |
 //! | handle's answer | host | contents, then place and length, then the status, which is released; for a stream the count of its pieces |
-//! | | kernel | acquires the status: `ld.acquire.sys` (CUDA), `atomic_or` with 0 and a fence (OpenCL) |
+//! | | kernel | acquires the status: `ld.acquire.sys` (CUDA), `atomic_or` with 0 and a fence (OpenCL), an atomic load and a barrier (WGSL) |
 //! | handle's closing | kernel | releases the generation that it closes; then it frees the handle |
 //! | counters | kernel | atomics of the device; the host only waits for the first one, through the bell |
 //!
@@ -50,7 +55,7 @@
 //! an earlier use for its own, and the host never gives to a handle what an earlier use asked for.
 //!
 //! Contents in device memory are copied or decoded, and that work has ended, before the status is released. A place may have
-//! held other contents before, so kernels load them past their caches, with `door_load` or as volatile words.
+//! held other contents before, so kernels load them past their caches, with `door_load` or as volatile words; in WGSL with atomic loads.
 //!
 //! # When things go wrong
 //! A full table and a full ring are return values of the functions that ask. Everything else is an error of the handle. A
@@ -121,11 +126,14 @@ use slots::Slots;
 use crate::access::{DeviceMemory, DeviceMemoryOptions};
 use crate::gpu::device::visible::{VisibleMemory, VisibleWords};
 use crate::gpu::device::{Api, BufferId, Device, DeviceError, NativeBuffer};
-use crate::gpu::model::kernel::{DOOR, DOOR_RING};
+use crate::gpu::model::kernel::{DOOR, DOOR_RING, DOOR_WGSL};
 
 /// The kernel's side of a door, in a text that is both OpenCL C and CUDA C++ and needs no other. A kernel gets
 /// [`Door::native`]'s four buffers, and calls `door_of` with them.
 pub const KERNEL_SOURCE: &str = DOOR;
+
+/// The kernel's side of a door in WGSL. [`Door::native`]'s first three buffers go to the first three bindings of group 0.
+pub const KERNEL_SOURCE_WGSL: &str = DOOR_WGSL;
 
 /// A door: files that running kernels may ask for, and the threads that answer them.
 ///

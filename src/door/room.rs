@@ -222,11 +222,18 @@ pub(super) struct Load<'r> {
 
 /// Fills rooms with ranges of an archive's contents, all together.
 pub(super) fn load_contents(archive: &Archive, loads: &mut [Load<'_>]) -> Result<(), RequestError> {
+    // Decoding reads what it has decoded, so it is not done where reading is slow.
+    let aside = |load: &Load<'_>| match &load.room {
+        Room::Host(chunk) if chunk.is_slow_to_read() => vec![0; load.len as usize],
+        _ => Vec::new(),
+    };
+    let mut aside: Vec<_> = loads.iter().map(aside).collect();
     let mut reads = Vec::with_capacity(loads.len());
-    for Load { offset, len, room } in loads {
+    for (Load { offset, len, room }, aside) in loads.iter_mut().zip(&mut aside) {
         let end = offset.checked_add(*len).ok_or(RequestError::Range)?;
         let range = *offset..end;
         reads.push(match room {
+            Room::Host(chunk) if chunk.is_slow_to_read() => RangeRead::new(range, &mut aside[..]),
             Room::Host(chunk) => RangeRead::new(range, chunk.bytes_mut(0..*len as usize)),
             Room::Device(chunk) => {
                 let part = chunk.pool.part(chunk.start, *len);
@@ -234,5 +241,14 @@ pub(super) fn load_contents(archive: &Archive, loads: &mut [Load<'_>]) -> Result
             }
         });
     }
-    archive.read(&mut reads, &ReadOptions::new()).map_err(|error| code_of(&error))
+    archive.read(&mut reads, &ReadOptions::new()).map_err(|error| code_of(&error))?;
+    drop(reads);
+    for (Load { room, .. }, aside) in loads.iter().zip(aside) {
+        if let Room::Host(chunk) = room
+            && chunk.is_slow_to_read()
+        {
+            chunk.write(0, &aside);
+        }
+    }
+    Ok(())
 }

@@ -1,6 +1,5 @@
 //! What the host knows of each handle, and the words in which it tells the kernel.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::files::OpenFile;
@@ -77,8 +76,8 @@ impl Slots {
     pub(super) fn new(words: VisibleWords, layout: Layout) -> Self {
         let slots = std::iter::repeat_with(Mutex::default).take(HANDLES).collect();
         let all = Self { words, layout, slots };
-        all.set(VERSION, THIS_VERSION);
-        all.set(RING, layout.ring);
+        all.words.set(VERSION, THIS_VERSION);
+        all.words.tell(RING, layout.ring);
         all
     }
 
@@ -87,26 +86,11 @@ impl Slots {
         &self.words
     }
 
-    fn set(&self, at: usize, value: u32) {
-        if let Some(word) = self.words.get().get(at) {
-            word.store(value, Ordering::Relaxed);
-        }
-    }
-
-    /// The words from `at` on.
-    pub(super) fn read<const N: usize>(&self, at: usize) -> [u32; N] {
-        let mut found = [0; N];
-        for (to, from) in found.iter_mut().zip(self.words.get().iter().skip(at)) {
-            *to = from.load(Ordering::Relaxed);
-        }
-        found
-    }
-
     /// Request `number`, if it is there.
     pub(super) fn request(&self, number: u32) -> Option<Request> {
         let at = self.layout.request(number);
-        let turn = self.words.get().get(at + LAST)?.load(Ordering::Acquire);
-        (turn == self.layout.turn(number)).then(|| bytemuck::cast(self.read::<ENTRY>(at)))
+        let turn = self.words.see(at + LAST);
+        (turn == self.layout.turn(number)).then(|| bytemuck::cast(self.words.read::<ENTRY>(at)))
     }
 
     /// Whether one of the next requests that come after `number` is there.
@@ -116,14 +100,12 @@ impl Slots {
 
     /// Tells kernels that requests up to `count` have been taken.
     pub(super) fn consumed(&self, count: u32) {
-        if let Some(word) = self.words.get().get(CONSUMED) {
-            word.store(count, Ordering::Release);
-        }
+        self.words.tell(CONSUMED, count);
     }
 
     /// The path of a handle, of `len` bytes; `None` if it is too long.
     pub(super) fn path(&self, handle: u32, len: u32) -> Option<Vec<u8>> {
-        let words: [u32; PATH] = self.read(self.layout.path(number_of(handle)));
+        let words: [u32; PATH] = self.words.read(self.layout.path(number_of(handle)));
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes.get(..len as usize).map(Into::into)
     }
@@ -135,8 +117,7 @@ impl Slots {
     /// Whether the kernel has closed the handle.
     pub(super) fn is_closed(&self, handle: u32) -> bool {
         let at = self.layout.answer(number_of(handle)) + LAST;
-        let closed = self.words.get().get(at).map_or(0, |word| word.load(Ordering::Acquire));
-        closed == generation_of(handle)
+        self.words.see(at) == generation_of(handle)
     }
 
     /// Takes note that a kernel has begun to use `handle`, and frees what it held before. False if that makes no sense: the
@@ -184,25 +165,20 @@ impl Slots {
         let at = self.layout.answer(number_of(handle));
         // Not the status, and not what only kernels write.
         for (word, value) in words.iter().enumerate().take(LAST).skip(1) {
-            self.set(at + word, *value);
+            self.words.set(at + word, *value);
         }
         self.set_status(handle, state);
     }
 
     /// Tells the kernel that the first `count` pieces of a stream have been loaded. The slot is locked.
     pub(super) fn set_pieces(&self, handle: u32, count: u32) {
-        let at = self.layout.answer(number_of(handle)) + PIECES;
-        if let Some(word) = self.words.get().get(at) {
-            word.store(count, Ordering::Release);
-        }
+        self.words.tell(self.layout.answer(number_of(handle)) + PIECES, count);
     }
 
     /// Tells the kernel the state of `handle`. The slot is locked.
     pub(super) fn set_status(&self, handle: u32, state: State) {
         let at = self.layout.answer(number_of(handle));
-        if let Some(word) = self.words.get().get(at) {
-            word.store(state.status(generation_of(handle)), Ordering::Release);
-        }
+        self.words.tell(at, state.status(generation_of(handle)));
     }
 
     /// Frees what handles hold that kernels have closed. Returns whether there were any.
@@ -227,7 +203,7 @@ impl Slots {
             let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
             // What is being loaded is delivered to nobody.
             slot.generation = 0;
-            self.set(self.layout.answer(number), SHUT);
+            self.words.tell(self.layout.answer(number), SHUT);
         }
     }
 }

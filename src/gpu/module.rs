@@ -105,7 +105,7 @@ fn made(program: &Program, purpose: Purpose, cost: String) -> Result<&'static Ke
         ));
     }
     made.bytes += bytes;
-    let kernel = Kernel::made(name.clone().leak(), opencl.leak(), wgsl.leak());
+    let kernel = Kernel::of_texts(name.clone().leak(), opencl.leak(), wgsl.leak());
     let kernel: &'static Kernel = Box::leak(Box::new(kernel));
     made.kernels.insert(name, kernel);
     Ok(kernel)

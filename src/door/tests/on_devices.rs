@@ -3,7 +3,7 @@
 use super::*;
 use crate::door::DoorError;
 use crate::door::launch::{Entry, Launch};
-use crate::gpu::device::{Api, Device, DeviceError};
+use crate::gpu::device::{Api, Device, DeviceError, Kind, Limits};
 use crate::gpu::model::kernel::{DOOR_MEASURE, TEST_DOOR};
 use crate::gpu::tests::testing::each_static_device;
 
@@ -19,16 +19,16 @@ fn each_door(folder: &Folder, test: impl Fn(&Door)) {
 
 fn each_door_with(options: &DoorOptions, test: impl Fn(&Door)) {
     each_static_device(|device| {
-        let api = device.limits().api;
+        let Limits { api, kind, .. } = *device.limits();
         let device: Arc<dyn Device> = Arc::new(device);
         match Door::of_device(device, options) {
             Ok(door) => {
-                assert_ne!(api, Api::WebGpu);
                 test(&door);
                 assert_eq!(door.statistics().malformed, 0);
             }
             Err(DoorError::Device(DeviceError::Unsupported(why))) => {
-                assert_ne!(api, Api::OpenCl, "{why}");
+                // CUDA needs a variable of the environment, and Vulkan memory that the host sees.
+                assert!(api != Api::OpenCl && kind != Kind::Software, "{why}");
                 println!("{why}");
             }
             Err(error) => panic!("{error}"),
@@ -98,12 +98,12 @@ fn a_running_kernel_streams() {
     each_door(&folder, |door| {
         for (name, mode) in [("plain", FileMode::Plain), ("packed", FileMode::Contents)] {
             let file = door.open_file(name, mode).unwrap().number;
-            for piece in [1024, 65_536, 1_000_000] {
-                let found = run(door, "stream", &[], &[file, 290_001, piece, LOOKS], 16);
-                let pieces = contents[..290_001].chunks(piece as usize).zip(1u32..);
+            for piece in [512, 16_384, 1_000_000] {
+                let found = run(door, "stream", &[], &[file, 100_001, piece, LOOKS], 16);
+                let pieces = contents[..100_001].chunks(piece as usize).zip(1u32..);
                 let terms = pieces.map(|(bytes, i)| sum_of(bytes).wrapping_mul(i));
                 let sum = terms.fold(0, u32::wrapping_add);
-                let count = 290_001u32.div_ceil(piece);
+                let count = 100_001u32.div_ceil(piece);
                 assert_eq!(found[..3], [2, count, sum], "{name} {piece}");
             }
         }
@@ -145,11 +145,13 @@ fn kernels_that_die() {
             let found = run(door, "die", &[], &[file, 400, 10, broken], 16);
             assert_eq!(found[0], 400);
         }
+        // Whoever asks next waits until the broken request is given up.
+        assert_eq!(run(door, "die", &[], &[file, 10, 10, 0], 16)[0], 10);
+        until("the request is not given up", || door.statistics().abandoned == 1);
         let found = run(door, "stream", &[], &[file, 100_000, 1 << 20, LOOKS], 16);
         assert_eq!(found[..3], [2, 1, sum_of(&contents)]);
-        assert_eq!(door.statistics().abandoned, 1);
         // Not all of these find a handle.
-        assert_eq!(run(door, "die", &[], &[file, 400, 10, 0], 16)[0], 224);
+        assert_eq!(run(door, "die", &[], &[file, 400, 10, 0], 16)[0], 214);
     });
 }
 
@@ -167,7 +169,7 @@ fn a_running_kernel_has_all_handles_at_once() {
             let launch = Launch::new(door, &DOOR_MEASURE, 4 * count).unwrap();
             let launch = launch.buffer("door_times", &[]).unwrap();
             let launch = launch.buffer("door_results", &[]).unwrap();
-            let args = [file, 2_000_000, 0, 1024, count as u32, 1024, 1, LOOKS];
+            let args = [file, 2_000_000 / 1024, 1024, count as u32, LOOKS, 1024, 1];
             let entry = Entry { name: "many", args: &args, groups: 1, threads: 64 };
             launch.run(&entry, DEADLINE, || ()).unwrap();
             let found = launch.words(1, 3).unwrap();
@@ -236,8 +238,8 @@ fn a_running_kernel_searches_a_folder() {
 #[test]
 fn a_search_with_little_room_ends() {
     let folder = Folder::new();
-    let mut contents = mixture(6_000_000);
-    contents[5_999_990..].copy_from_slice(b"NeedleNeed");
+    let mut contents = mixture(1_000_000);
+    contents[999_990..].copy_from_slice(b"NeedleNeed");
     folder.write("plain", &contents);
     folder.pack("packed", &contents);
     let options = folder.options().host_pool(400 << 10).device_pool(400 << 10);
@@ -247,7 +249,7 @@ fn a_search_with_little_room_ends() {
         let found = door.search(&[plain, packed], b"NeedleNe").unwrap();
         assert_eq!((found.failed, found.first_error), (0, None));
         let places: Vec<_> = found.places.iter().map(|place| (place.file, place.offset)).collect();
-        assert_eq!(places, [(0, 5_999_990), (1, 5_999_990)]);
+        assert_eq!(places, [(0, 999_990), (1, 999_990)]);
     };
     each_door_with(&options, check);
 }

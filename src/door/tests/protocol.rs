@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::door::layout::{self, HANDLES};
-use crate::door::{AskError, KERNEL_SOURCE};
+use crate::door::{AskError, KERNEL_SOURCE, KERNEL_SOURCE_WGSL};
 
-/// The value of a constant of `door.cl`.
-fn constant(name: &str) -> u32 {
-    let start = format!("#define {name} ");
-    let mut lines = KERNEL_SOURCE.lines().filter_map(|line| line.strip_prefix(&start));
-    let value = lines.next().unwrap_or_else(|| panic!("{name}")).trim_end_matches('u');
+/// The value of a constant whose line begins with `start`.
+fn constant(source: &str, start: &str) -> u32 {
+    let mut lines = source.lines().filter_map(|line| line.strip_prefix(start));
+    let value = lines.next().unwrap_or_else(|| panic!("{start}"));
+    let value = value.trim_end_matches(';').trim_end_matches('u');
     match value.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16).unwrap(),
         None => value.parse().unwrap(),
@@ -77,8 +77,10 @@ fn both_sides_have_one_layout() {
         ("DOOR_CHANGED", RequestError::Changed as u32),
         ("DOOR_FAILED", RequestError::Failed as u32),
     ] {
-        assert_eq!(constant(name), value, "{name}");
+        assert_eq!(constant(KERNEL_SOURCE, &format!("#define {name} ")), value, "{name}");
+        assert_eq!(constant(KERNEL_SOURCE_WGSL, &format!("const {name} = ")), value, "{name}");
     }
+    assert_eq!(constant(KERNEL_SOURCE_WGSL, "const DOOR_ZERO = "), of(layout::ZERO));
     let counters = crate::gpu::model::kernel::DOOR_MEASURE.cost().unwrap();
     let bytes = counters.buffer("door_counters").unwrap().eval(0);
     assert_eq!(bytes, Ok(4 * layout::COUNTERS as u64));

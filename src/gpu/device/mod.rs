@@ -14,7 +14,7 @@
 //! | `seen` | how many devices the last look found |
 //! | `nvml` | how much memory of an NVIDIA GPU is free |
 //! | `program`, `program_cache` | what the backends share of programs; compiled ones, kept from run to run |
-//! | `visible` | host memory that running kernels see |
+//! | `visible`, `write_combined` | memory that running kernels and the host see at once |
 //! | `in_order` | what the backends share whose drivers have in-order queues and events |
 //! | `cuda`, `opencl`, `webgpu` | the backends |
 
@@ -40,6 +40,7 @@ pub(crate) mod shared_queue;
 pub(crate) mod visible;
 #[cfg(feature = "webgpu")]
 pub(crate) mod webgpu;
+mod write_combined;
 
 use std::fmt;
 use std::time::Duration;
@@ -276,8 +277,8 @@ pub trait Device: Send + Sync {
         Ok(HostMemory(Box::new(vec![0; bytes])))
     }
 
-    /// Allocates `bytes` bytes of zeroed host memory that a running kernel and the host see at the same time. Kernels know
-    /// it as a buffer.
+    /// Allocates `bytes` bytes of zeroed memory that a running kernel and the host see at the same time. Kernels know it as a
+    /// buffer.
     ///
     /// # Errors
     /// [`DeviceError::Unsupported`] if running kernels of this device do not see what the host writes.

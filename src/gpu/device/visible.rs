@@ -1,4 +1,4 @@
-//! Host memory that a running kernel and host threads see at the same time.
+//! Memory that a running kernel and host threads see at the same time: the host's, or a device's that the host sees too.
 //!
 //! Everything else in this crate hands memory to a kernel, waits, and takes it back. Here both sides use it at once: the
 //! host sees what a running kernel writes, and the kernel what the host writes. There are two ways to use such memory,
@@ -11,17 +11,19 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{BufferId, DeviceError};
+use super::{BufferId, DeviceError, write_combined};
 
-/// Host memory that running kernels see: see [`Device::visible_memory`](super::Device::visible_memory).
+/// Memory that running kernels and the host see: see [`Device::visible_memory`](super::Device::visible_memory).
 #[doc(hidden)]
 pub struct VisibleMemory {
     at: *mut u8,
     len: usize,
     buffer: Option<BufferId>,
+    /// Whether the processor combines what it writes there, and reads it without a cache: see [`write_combined`].
+    is_write_combined: bool,
     /// Releases the memory when dropped.
     _owner: Box<dyn Send + Sync>,
 }
@@ -37,14 +39,20 @@ impl VisibleMemory {
     /// # Safety
     /// `at` points to `len` initialised bytes, is a multiple of 16, and stays valid until `owner` is dropped. Nothing else on
     /// the host uses them.
-    #[cfg(any(feature = "cuda", feature = "opencl"))]
+    #[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
     pub(super) unsafe fn new(
         at: *mut u8,
         len: usize,
         buffer: BufferId,
         owner: Box<dyn Send + Sync>,
     ) -> Self {
-        Self { at, len, buffer: Some(buffer), _owner: owner }
+        Self { at, len, buffer: Some(buffer), is_write_combined: false, _owner: owner }
+    }
+
+    /// The same memory, which the processor reads without a cache if `is` is true.
+    #[cfg(feature = "webgpu")]
+    pub(super) fn write_combined(self, is: bool) -> Self {
+        Self { is_write_combined: is, ..self }
     }
 
     /// `bytes` bytes of zeroed memory for threads that play a kernel.
@@ -56,7 +64,8 @@ impl VisibleMemory {
         memory.resize(units, 0);
         let mut memory = memory.into_boxed_slice();
         let at = memory.as_mut_ptr().cast();
-        Ok(Self { at, len: bytes, buffer: None, _owner: Box::new(memory) })
+        let _owner = Box::new(memory);
+        Ok(Self { at, len: bytes, buffer: None, is_write_combined: false, _owner })
     }
 
     /// Uses the memory as words.
@@ -87,6 +96,49 @@ impl VisibleWords {
         // SAFETY: the memory is initialised, aligned, as long as that, and valid while `self` lives. The host reaches it only
         // here, as atomics, and kernels write whole words.
         unsafe { std::slice::from_raw_parts(self.0.at.cast(), self.0.len / 4) }
+    }
+
+    /// Word `at`, behind what was written before it; 0 if there is none.
+    pub(crate) fn see(&self, at: usize) -> u32 {
+        self.get().get(at).map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    /// The words from `at` on; 0 where there are none.
+    pub(crate) fn read<const N: usize>(&self, at: usize) -> [u32; N] {
+        let mut found = [0; N];
+        if self.0.is_write_combined {
+            if at.checked_add(N).is_some_and(|end| end <= self.get().len()) {
+                // SAFETY: so many bytes are there from that word on.
+                unsafe {
+                    let from = self.0.at.add(4 * at);
+                    write_combined::read(from, bytemuck::cast_slice_mut(&mut found));
+                }
+            }
+            return found;
+        }
+        for (to, from) in found.iter_mut().zip(self.get().iter().skip(at)) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        found
+    }
+
+    /// Writes word `at`, which the other side looks at after it has seen a word that it was [told](Self::tell).
+    pub(crate) fn set(&self, at: usize, value: u32) {
+        if let Some(word) = self.get().get(at) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes word `at` behind everything that this thread has written before, to this memory or to another.
+    pub(crate) fn tell(&self, at: usize, value: u32) {
+        let Some(word) = self.get().get(at) else { return };
+        if self.0.is_write_combined {
+            write_combined::flush();
+        }
+        word.store(value, Ordering::Release);
+        if self.0.is_write_combined {
+            write_combined::flush();
+        }
     }
 
     /// What kernels know it as; `None` for threads that play a kernel.
@@ -130,6 +182,11 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
+    /// Whether the host should write it once, from the beginning to the end, and not read it.
+    pub(crate) fn is_slow_to_read(&self) -> bool {
+        self.pool.memory.is_write_combined
+    }
+
     /// Where it begins in the pool.
     pub(crate) fn start(&self) -> u64 {
         self.start
@@ -165,12 +222,15 @@ impl Chunk {
     /// chunk.
     pub(crate) fn read(&self, range: Range<usize>) -> Vec<u8> {
         let Some(at) = self.at(&range) else { return Vec::new() };
-        let mut bytes = Vec::with_capacity(range.len());
-        // SAFETY: the source is initialised memory of that length, the destination has room for it, and they do not overlap.
-        // A kernel that still writes there is outside of what Rust knows, and any bytes will do.
+        let mut bytes = vec![0; range.len()];
+        // SAFETY: the source is initialised memory of that length, and the destination does not overlap it. A kernel that
+        // still writes there is outside of what Rust knows, and any bytes will do.
         unsafe {
-            std::ptr::copy_nonoverlapping(at, bytes.as_mut_ptr(), range.len());
-            bytes.set_len(range.len());
+            if self.is_slow_to_read() {
+                write_combined::read(at, &mut bytes);
+            } else {
+                std::ptr::copy_nonoverlapping(at, bytes.as_mut_ptr(), bytes.len());
+            }
         }
         bytes
     }

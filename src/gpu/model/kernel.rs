@@ -4,8 +4,8 @@
 //! kernels that any batch needs, `door/` those that ask the host for files while they run, `common/` what kernel files
 //! import, `dialects/` what goes before files in OpenCL C, and `test/` the kernels that only tests run.
 //!
-//! Each stem has a file in OpenCL C and one in WGSL. Both do the same work and state the same cost. Kernels that ask the host
-//! are in OpenCL C alone, because WebGPU cannot run them. [`Kernel::source`] turns a file into what a backend compiles: it adds constants at the top and replaces each line
+//! Each stem has a file in OpenCL C and one in WGSL. Both do the same work and state the same cost. (The kernel that rings the
+//! bell of a door is in OpenCL C alone: only CUDA has bells.) [`Kernel::source`] turns a file into what a backend compiles: it adds constants at the top and replaces each line
 //! `// @pz_import NAME` by the file `kernels/common/NAME` of the same language. WGSL has no conditional compilation, so
 //! the lines from `// @pz_if CONSTANT` to `// @pz_end` are kept only if that constant is set and not 0; the lines from
 //! `// @pz_else` to `// @pz_end` are kept otherwise.
@@ -198,35 +198,31 @@ kernels! {
 
 /// The kernels that device tests run.
 #[cfg(test)]
-pub(crate) static TEST_DEVICE: Kernel = Kernel {
-    stem: "test/device",
-    opencl: include_str!("../../../kernels/test/device.cl"),
-    wgsl: include_str!("../../../kernels/test/device.wgsl"),
-    cost: OnceLock::new(),
-};
+pub(crate) static TEST_DEVICE: Kernel = Kernel::of_texts(
+    "test/device",
+    include_str!("../../../kernels/test/device.cl"),
+    include_str!("../../../kernels/test/device.wgsl"),
+);
 
 /// A kernel that does not compile.
 #[cfg(test)]
-pub(crate) static TEST_BROKEN: Kernel = Kernel {
-    stem: "test/broken",
-    opencl: include_str!("../../../kernels/test/broken.cl"),
-    wgsl: include_str!("../../../kernels/test/broken.wgsl"),
-    cost: OnceLock::new(),
-};
+pub(crate) static TEST_BROKEN: Kernel = Kernel::of_texts(
+    "test/broken",
+    include_str!("../../../kernels/test/broken.cl"),
+    include_str!("../../../kernels/test/broken.wgsl"),
+);
 
 /// A kernel file whose cost block has a mistake.
 #[cfg(test)]
-pub(crate) static TEST_MALFORMED: Kernel = Kernel {
-    stem: "test/malformed",
-    opencl: "// @pz_cost {\n//   threads: N\n//   passes: 1\n//   buffers: a=1x\n//   local_mem: 0\n// }\n",
-    wgsl: "",
-    cost: OnceLock::new(),
-};
+pub(crate) static TEST_MALFORMED: Kernel = Kernel::of_texts(
+    "test/malformed",
+    "// @pz_cost {\n//   threads: N\n//   passes: 1\n//   buffers: a=1x\n//   local_mem: 0\n// }\n",
+    "",
+);
 
 /// A kernel file without a cost block.
 #[cfg(test)]
-pub(crate) static TEST_MISSING: Kernel =
-    Kernel { stem: "test/missing", opencl: "void f() {}\n", wgsl: "", cost: OnceLock::new() };
+pub(crate) static TEST_MISSING: Kernel = Kernel::of_texts("test/missing", "void f() {}\n", "");
 
 common![
     "binary",
@@ -234,6 +230,8 @@ common![
     "bwt_encode",
     "bwt_sort_state",
     "crc",
+    "door",
+    "door_pause",
     "filter",
     "filter_calls",
     "filter_words",
@@ -258,46 +256,50 @@ common![
     "tile_scan",
 ];
 
-// The kernels of a door are in OpenCL C alone, because WebGPU has no door.
-
-/// Ask at a door, to measure it.
-pub(crate) static DOOR_MEASURE: Kernel =
-    Kernel::of_opencl("door/measure", include_str!("../../../kernels/door/measure.cl"));
-/// Rings the bell of a door.
-pub(crate) static DOOR_RING: Kernel =
-    Kernel::of_opencl("door/ring", include_str!("../../../kernels/door/ring.cl"));
+/// Asks at a door, to measure it.
+pub(crate) static DOOR_MEASURE: Kernel = Kernel::of_texts(
+    "door/measure",
+    include_str!("../../../kernels/door/measure.cl"),
+    include_str!("../../../kernels/door/measure.wgsl"),
+);
 /// Searches files for a byte string.
-pub(crate) static DOOR_SEARCH: Kernel =
-    Kernel::of_opencl("door/search", include_str!("../../../kernels/door/search.cl"));
+pub(crate) static DOOR_SEARCH: Kernel = Kernel::of_texts(
+    "door/search",
+    include_str!("../../../kernels/door/search.cl"),
+    include_str!("../../../kernels/door/search.wgsl"),
+);
+/// Rings the bell of a door. It is in OpenCL C alone.
+pub(crate) static DOOR_RING: Kernel =
+    Kernel::of_texts("door/ring", include_str!("../../../kernels/door/ring.cl"), "");
 
 /// Kernels that ask at a door, for tests.
 #[cfg(test)]
-pub(crate) static TEST_DOOR: Kernel =
-    Kernel::of_opencl("test/door", include_str!("../../../kernels/test/door.cl"));
+pub(crate) static TEST_DOOR: Kernel = Kernel::of_texts(
+    "test/door",
+    include_str!("../../../kernels/test/door.cl"),
+    include_str!("../../../kernels/test/door.wgsl"),
+);
 
-/// What kernels at a door import: `kernels/common/door.cl`. There is none in WGSL, because WebGPU has no door.
+/// What kernels at a door import, in OpenCL C and CUDA C++.
 pub(crate) static DOOR: &str = include_str!("../../../kernels/common/door.cl");
-
-/// The same, as a file that kernel files import.
-static DOOR_FILE: Common = Common { name: "door", opencl: DOOR, wgsl: "" };
+/// The same in WGSL.
+pub(crate) static DOOR_WGSL: &str = include_str!("../../../kernels/common/door.wgsl");
 
 /// Calls every team function, to test backends.
 #[cfg(test)]
-pub(crate) static TEST_TEAM: Kernel = Kernel {
-    stem: "test/team",
-    opencl: include_str!("../../../kernels/test/team.cl"),
-    wgsl: include_str!("../../../kernels/test/team.wgsl"),
-    cost: OnceLock::new(),
-};
+pub(crate) static TEST_TEAM: Kernel = Kernel::of_texts(
+    "test/team",
+    include_str!("../../../kernels/test/team.cl"),
+    include_str!("../../../kernels/test/team.wgsl"),
+);
 
 /// A loop of any length, to test backends.
 #[cfg(test)]
-pub(crate) static TEST_TURNS: Kernel = Kernel {
-    stem: "test/turns",
-    opencl: include_str!("../../../kernels/test/turns.cl"),
-    wgsl: include_str!("../../../kernels/test/turns.wgsl"),
-    cost: OnceLock::new(),
-};
+pub(crate) static TEST_TURNS: Kernel = Kernel::of_texts(
+    "test/turns",
+    include_str!("../../../kernels/test/turns.cl"),
+    include_str!("../../../kernels/test/turns.wgsl"),
+);
 
 /// What goes before every file in OpenCL C.
 const OPENCL_DIALECT: &str = include_str!("../../../kernels/dialects/opencl.h");
@@ -318,14 +320,8 @@ pub(in crate::gpu) fn max_registers(defines: &[(&'static str, u32)]) -> Option<u
 }
 
 impl Kernel {
-    /// A kernel that is in OpenCL C alone.
-    const fn of_opencl(stem: &'static str, opencl: &'static str) -> Self {
-        Self { stem, opencl, wgsl: "", cost: OnceLock::new() }
-    }
-
-    /// A kernel whose texts were made at run time.
-    #[cfg(feature = "modules")]
-    pub(in crate::gpu) fn made(
+    /// A kernel with these texts.
+    pub(in crate::gpu) const fn of_texts(
         stem: &'static str,
         opencl: &'static str,
         wgsl: &'static str,
@@ -486,8 +482,7 @@ fn resolve(
             kept.pop();
         } else if kept.contains(&false) {
         } else if let Some(name) = line.strip_prefix("// @pz_import ") {
-            let mut all = COMMON.iter().chain([&DOOR_FILE]);
-            let common = all.find(|common| common.name == name.trim());
+            let common = COMMON.iter().find(|common| common.name == name.trim());
             let common = common.unwrap_or_else(|| panic!("no kernels/common/{name}"));
             if imported.contains(&common.name) {
                 continue;

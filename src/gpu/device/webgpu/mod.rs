@@ -16,6 +16,8 @@ mod queue;
 mod staging;
 #[cfg(test)]
 mod tests;
+#[cfg(all(not(target_vendor = "apple"), any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod visible;
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,6 +30,11 @@ pub use adapter::{Found, devices};
 #[cfg(test)]
 pub(crate) use tests::validate;
 
+#[cfg(all(
+    not(target_vendor = "apple"),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+use super::VisibleMemory;
 use super::deadline::Deadline;
 use super::program_cache::Cache;
 use super::{Api, BufferId, Device, DeviceError, Dispatch, Limits, NativeBuffer, Queue};
@@ -44,6 +51,9 @@ pub const REMEDY: &str = if cfg!(target_os = "linux") {
 /// Bytes of arguments that every device must support.
 const MIN_IMMEDIATE_SIZE: u32 = 64;
 
+/// The buffers of a device, by the number of their [`BufferId`].
+type Buffers = HashMap<u64, wgpu::Buffer>;
+
 /// A device through wgpu.
 pub struct WebGpuDevice {
     device: wgpu::Device,
@@ -54,7 +64,7 @@ pub struct WebGpuDevice {
     lost: Arc<AtomicBool>,
     /// Whether work has timed out. The device is then never waited for again.
     hung: AtomicBool,
-    buffers: Mutex<HashMap<u64, wgpu::Buffer>>,
+    buffers: Arc<Mutex<Buffers>>,
     next_buffer: AtomicU64,
     programs: Programs,
 }
@@ -104,7 +114,7 @@ impl WebGpuDevice {
             max_immediates: granted.max_immediate_size,
             lost,
             hung: AtomicBool::new(false),
-            buffers: Mutex::default(),
+            buffers: Arc::default(),
             next_buffer: AtomicU64::new(1),
             programs: Programs::new(cache),
         })
@@ -272,6 +282,11 @@ impl Device for WebGpuDevice {
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
         self.alive()?;
         Ok(Box::new(queue::WebGpuQueue::new(self)))
+    }
+
+    #[cfg(all(not(target_vendor = "apple"), any(target_arch = "x86_64", target_arch = "aarch64")))]
+    fn visible_memory(&self, bytes: usize) -> Result<VisibleMemory, DeviceError> {
+        visible::visible_memory(self, bytes)
     }
 
     fn prepare(&self, plans: &[Plan]) -> Result<(), DeviceError> {

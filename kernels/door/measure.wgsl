@@ -1,0 +1,204 @@
+// Kernels that ask at a door as fast as they can, or as slowly, to measure it.
+//
+// @pz_cost {
+//   threads: N/4
+//   passes: 1
+//   buffers: door_counters=4352, door_times=N, door_results=64
+//   local_mem: 4112
+//   note: N is 4 bytes for each request
+// }
+// @pz_import door_pause
+
+// Words of the results.
+const RESULT_SUM = 0u;
+const RESULT_DONE = 1u;
+const RESULT_FAILED = 2u;
+
+@group(0) @binding(3) var<storage, read_write> times: array<u32>;
+@group(0) @binding(4) var<storage, read_write> results: array<atomic<u32>>;
+
+struct Args {
+    file: u32,
+    pieces: u32,
+    size: u32,
+    count: u32,
+    looks: u32,
+    // `one_by_one`: nanoseconds; `many`: handles of a workgroup; `idle`: microseconds.
+    pause_or_each: u32,
+    scattered: u32,
+}
+var<immediate> args: Args;
+
+// Handles of a workgroup in `many`.
+var<workgroup> handles: array<u32, 1024>;
+var<workgroup> shared_handle: u32;
+var<workgroup> shared_status: u32;
+
+// The product of two words.
+fn long_product(a: u32, b: u32) -> vec2<u32> {
+    let low = (a & 0xffffu) * (b & 0xffffu);
+    let first = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
+    let second = (a & 0xffffu) * (b >> 16u) + (first & 0xffffu);
+    return vec2((second << 16u) | (low & 0xffffu), (a >> 16u) * (b >> 16u) + (first >> 16u) + (second >> 16u));
+}
+
+// Where request `number` reads: whole pieces, in no order if they are scattered.
+fn measured_offset(number: u32, scattered: u32, size: u32, pieces: u32) -> vec2<u32> {
+    let at = select(min(number, pieces - 1u), long_product(number * 2654435761u, pieces).y, scattered != 0u);
+    return long_product(at, size);
+}
+
+// What the contents of request `number` add to the sum, from the words that this work item looks at: every word counts by
+// its place.
+fn measured_sum(from_word: u32, size: u32, number: u32, first: u32, step: u32) -> u32 {
+    var sum = 0u;
+    for (var i = first; i < size / 4u; i += step) {
+        sum += atomicLoad(&door_host[from_word + i]) * (2u * i + 2u * number + 1u);
+    }
+    return sum;
+}
+
+// Looks until the handle is no longer loading, at most `looks` times.
+fn measured_wait(handle: u32, looks: u32) -> u32 {
+    var status = DOOR_LOADING;
+    for (var i = 0u; i < looks && status == DOOR_LOADING; i++) {
+        status = door_status(handle);
+        if status == DOOR_LOADING {
+            door_pause();
+        }
+    }
+    return status;
+}
+
+// The host's words, before and behind what the whole workgroup does with them.
+fn measured_barrier() {
+    storageBarrier();
+    workgroupBarrier();
+}
+
+// The first work item asks `count` times, one after another, for `size` bytes. The whole workgroup looks at the contents, so
+// that little time passes between two requests. There is no clock, so `pause` and `times` are not used.
+// @pz_entry
+fn one_by_one(local_index: u32, workgroup_index: u32) {
+    var sum = 0u;
+    var done = 0u;
+    for (var n = 0u; n < args.count; n++) {
+        if local_index == 0u {
+            let handle = door_read(args.file, measured_offset(n, 1u, args.size, args.pieces), args.size);
+            shared_handle = handle;
+            shared_status = DOOR_ERROR;
+            if door_is_handle(handle) {
+                shared_status = measured_wait(handle, args.looks);
+            }
+            times[n] = 0u;
+        }
+        measured_barrier();
+        let handle = workgroupUniformLoad(&shared_handle);
+        let has_failed = workgroupUniformLoad(&shared_status) != DOOR_READY;
+        if !has_failed {
+            sum += measured_sum(door_content(handle), args.size, n, local_index, THREADS);
+            done++;
+        }
+        measured_barrier();
+        if local_index == 0u && door_is_handle(handle) {
+            door_close(handle);
+        }
+        if has_failed {
+            break;
+        }
+    }
+    atomicAdd(&results[RESULT_SUM], sum);
+    if local_index == 0u {
+        atomicStore(&results[RESULT_DONE], done);
+        atomicStore(&results[RESULT_FAILED], args.count - done);
+    }
+}
+
+// Asks for a piece, again and again while the ring or the table of handles is full.
+fn measured_ask(file: u32, at: vec2<u32>, size: u32, looks: u32) -> u32 {
+    var handle = DOOR_RING_FULL;
+    for (var i = 0u; i < looks && !door_is_handle(handle); i++) {
+        handle = door_read(file, at, size);
+        if !door_is_handle(handle) {
+            door_pause();
+        }
+    }
+    return handle;
+}
+
+// Each workgroup has up to `each` handles at once, at most 1,024. It takes the answers in the order in which it asked, and
+// asks anew with each handle that it closes. Workgroups take turns: the first pieces are one for each of them.
+// @pz_entry
+fn many(local_index: u32, workgroup_index: u32) {
+    let group = workgroup_index;
+    let groups = workgroups.x * workgroups.y;
+    let each = args.pause_or_each;
+    let size = args.size;
+    var sum = 0u;
+    var done = 0u;
+    // The number of its pieces. Piece `k` of them is `group + k * groups` of all.
+    var own = 0u;
+    if group < args.count {
+        own = (args.count - group - 1u) / groups + 1u;
+    }
+    for (var k = local_index; k < min(each, own); k += THREADS) {
+        let at = measured_offset(group + k * groups, args.scattered, size, args.pieces);
+        handles[k] = measured_ask(args.file, at, size, args.looks);
+    }
+    workgroupBarrier();
+    var failed = 0u;
+    for (var k = 0u; k < own; k++) {
+        let number = group + k * groups;
+        let slot = k % each;
+        if local_index == 0u {
+            shared_handle = handles[slot];
+            shared_status = DOOR_ERROR;
+            if door_is_handle(shared_handle) {
+                shared_status = measured_wait(shared_handle, args.looks);
+            }
+        }
+        measured_barrier();
+        let handle = workgroupUniformLoad(&shared_handle);
+        let has_failed = workgroupUniformLoad(&shared_status) != DOOR_READY;
+        if !has_failed {
+            sum += measured_sum(door_content(handle), size, number, local_index, THREADS);
+            done++;
+        }
+        measured_barrier();
+        if local_index == 0u {
+            if door_is_handle(handle) {
+                door_close(handle);
+            }
+            if !has_failed && k + each < own {
+                let at = measured_offset(number + each * groups, args.scattered, size, args.pieces);
+                handles[slot] = measured_ask(args.file, at, size, args.looks);
+            }
+        }
+        if has_failed {
+            failed = 1u;
+            break;
+        }
+    }
+    atomicAdd(&results[RESULT_SUM], sum);
+    if local_index == 0u {
+        atomicAdd(&results[RESULT_DONE], done);
+        atomicAdd(&results[RESULT_FAILED], failed);
+        times[0] = 0u;
+    }
+}
+
+// Asks for nothing, and looks at a handle `looks` times: there is no clock.
+// @pz_entry
+fn idle(local_index: u32, workgroup_index: u32) {
+    if workgroup_index != 0u || local_index != 0u {
+        return;
+    }
+    var seen = 0u;
+    for (var i = 0u; i < args.looks; i++) {
+        seen += select(0u, 1u, door_status(1024u) == DOOR_READY);
+    }
+    // An entry point has the buffers that it names.
+    let none = (arrayLength(&door_host) + arrayLength(&door_counters)) & 0u;
+    atomicStore(&results[RESULT_DONE], seen + none);
+    times[0] = 0u;
+}
