@@ -1,6 +1,6 @@
 //! Loads batches of blocks: from the cache of payloads or the source, and through the decoder.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -15,7 +15,7 @@ use crate::access::{Part, Source};
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, MAX_BLOCK_HEADER_LEN};
 use crate::pipeline::DecodeOptions;
-use crate::pipeline::buffer::zeroed;
+use crate::pipeline::buffer::{Buffer, zeroed};
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::{DecodeJob, Engine};
 use crate::pipeline::memory::Cost;
@@ -27,6 +27,55 @@ use crate::stream::{FrameEntry, Recent, Restoring};
 /// Compressed blocks, with their headers.
 pub(super) type Payload = Arc<Vec<u8>>;
 
+/// The contents of a block. Their memory is used again: fresh memory costs about as much as decoding into it.
+pub(super) struct Contents {
+    buffer: Buffer,
+    idle: Arc<Idle>,
+}
+
+impl Deref for Contents {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+impl Drop for Contents {
+    fn drop(&mut self) {
+        self.idle.give(std::mem::take(&mut self.buffer));
+    }
+}
+
+/// Memory of contents that are no longer needed, as much as is decoded into at once.
+struct Idle {
+    buffers: Mutex<Vec<Buffer>>,
+    most: usize,
+}
+
+impl Idle {
+    fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(self: &Arc<Self>) -> Contents {
+        let buffer = self.lock().pop().unwrap_or_default();
+        Contents { buffer, idle: Arc::clone(self) }
+    }
+
+    /// Keeps a buffer, unless there are enough.
+    fn give(&self, buffer: Buffer) {
+        let mut buffers = self.lock();
+        if buffers.len() < self.most && buffer.capacity() > 0 {
+            buffers.push(buffer);
+            return;
+        }
+        // To give memory back takes a while.
+        drop(buffers);
+        drop(buffer);
+    }
+}
+
 /// Brings blocks from the source to their contents.
 pub(super) struct Loader {
     source: Arc<dyn Source>,
@@ -35,6 +84,7 @@ pub(super) struct Loader {
     pool: OnceLock<Option<ThreadPool>>,
     workers: usize,
     payloads: Mutex<Cache<BlockId, Payload>>,
+    idle: Arc<Idle>,
     /// Own bytes of blocks that distant matches repeat.
     own: Mutex<Cache<BlockId, Payload>>,
     /// For each frame, what runs its modules, if it has some.
@@ -105,8 +155,9 @@ impl Loader {
         let max_blocks = (left / cost.block).clamp(1, MAX_BLOCKS) as usize;
         let pool = OnceLock::new();
         let payloads = Mutex::new(Cache::new(budget));
+        let idle = Arc::new(Idle { buffers: Mutex::default(), most: workers.min(max_blocks) });
         let own = Mutex::new(Cache::new(of_own));
-        Ok((Self { source, engine, pool, workers, payloads, own, modules }, max_blocks))
+        Ok((Self { source, engine, pool, workers, payloads, idle, own, modules }, max_blocks))
     }
 
     fn payloads(&self) -> MutexGuard<'_, Cache<BlockId, Payload>> {
@@ -117,12 +168,14 @@ impl Loader {
         self.payloads().statistics()
     }
 
-    /// The contents of each block, or why they could not be loaded.
+    /// Hands the contents of each block to `done`, with its number among `blocks`, as soon as they are there, or why they could
+    /// not be loaded.
     pub(super) fn load(
         &self,
         layout: &Layout,
         blocks: &[BlockId],
-    ) -> Vec<Result<Page, ArchiveError>> {
+        done: impl Fn(usize, Result<Page, ArchiveError>) + Sync,
+    ) {
         let format = |error| ArchiveError::format(self.source.uri(), error);
         let mut loading: Vec<_> =
             blocks.iter().map(|id| self.begin(layout, *id).map_err(format)).collect();
@@ -141,9 +194,10 @@ impl Loader {
             }
             Ok(Arc::new(page))
         };
+        let load = |(number, block)| done(number, decode(block));
         match self.pool.get_or_init(|| build_pool(self.workers)) {
-            Some(pool) => pool.install(|| loading.into_par_iter().map(decode).collect()),
-            None => loading.into_iter().map(decode).collect(),
+            Some(pool) => pool.install(|| loading.into_par_iter().enumerate().for_each(load)),
+            None => loading.into_iter().enumerate().for_each(load),
         }
     }
 
@@ -213,12 +267,13 @@ impl Loader {
         frame: &FrameEntry,
         block: &Located,
         bytes: &[u8],
-    ) -> Result<Vec<u8>, ArchiveError> {
+    ) -> Result<Contents, ArchiveError> {
         let opened = open_block(frame, block, bytes);
         let (header, payload) = opened.map_err(|fault| self.fault_in(block, fault))?;
-        let contents = zeroed(header.content_len as usize);
-        let mut contents = contents.map_err(|fault| self.fault_in(block, fault))?;
-        self.decode_into(layout, block, header, payload, &mut contents)?;
+        let mut contents = self.idle.take();
+        let bytes = contents.buffer.set_len(header.content_len as usize);
+        let bytes = bytes.map_err(|fault| self.fault_in(block, fault))?;
+        self.decode_into(layout, block, header, payload, bytes)?;
         Ok(contents)
     }
 

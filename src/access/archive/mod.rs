@@ -30,7 +30,7 @@ mod to_device;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -41,7 +41,7 @@ pub(crate) use background::BackgroundRead;
 pub use destination::{Destination, RangeRead};
 pub use error::ArchiveError;
 use layout::{BlockId, Layout, Placement};
-use load::Loader;
+use load::{Contents, Loader};
 pub use options::ArchiveOptions;
 use queue::{Limits, MAX_BATCH, Queue, Waiter};
 pub use ticket::{CancelToken, Priority, ReadOptions};
@@ -49,7 +49,7 @@ use ticket::{Claim, Ticket};
 use to_device::DeviceQueue;
 
 /// Decoded contents of a block.
-type Page = Arc<Vec<u8>>;
+type Page = Arc<Contents>;
 
 /// What an archive has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -450,6 +450,19 @@ impl Shared {
         self.queued.notify_all();
     }
 
+    /// Hands the contents of a block that was loaded to those who wait for it.
+    fn deliver(&self, block: BlockId, outcome: &Result<Page, ArchiveError>) {
+        let mut state = self.lock();
+        if let Ok(page) = outcome {
+            state.contents.insert(block, Page::clone(page), page.len() as u64);
+        }
+        let waiters = state.queue.finish(block);
+        drop(state);
+        for PageWaiter { ticket, slot } in waiters {
+            ticket.deliver(slot, outcome.clone());
+        }
+    }
+
     /// Loads what is queued until the archive is closed.
     fn work(&self, limits: &Limits) {
         let mut state = self.lock();
@@ -462,20 +475,23 @@ impl Shared {
                 continue;
             };
             drop(state);
+            let is_delivered: Vec<_> =
+                batch.blocks.iter().map(|_| AtomicBool::new(false)).collect();
+            let done = |number: usize, outcome| {
+                is_delivered[number].store(true, Ordering::Relaxed);
+                self.deliver(batch.blocks[number], &outcome);
+            };
             // A source may be a caller's own code. Whatever happens there, nobody must wait in vain.
-            let load = || self.loader.load(&self.layout, &batch.blocks);
-            let loaded = catch_unwind(AssertUnwindSafe(load)).unwrap_or_else(|_| {
-                vec![Err(self.internal("loading a block panicked")); batch.blocks.len()]
-            });
-            state = self.lock();
-            for (&block, outcome) in batch.blocks.iter().zip(loaded) {
-                if let Ok(page) = &outcome {
-                    state.contents.insert(block, Page::clone(page), page.len() as u64);
-                }
-                for PageWaiter { ticket, slot } in state.queue.finish(block) {
-                    ticket.deliver(slot, outcome.clone());
+            let load = || self.loader.load(&self.layout, &batch.blocks, done);
+            if catch_unwind(AssertUnwindSafe(load)).is_err() {
+                let left = batch.blocks.iter().zip(&is_delivered);
+                for (block, _) in
+                    left.filter(|(_, is_delivered)| !is_delivered.load(Ordering::Relaxed))
+                {
+                    self.deliver(*block, &Err(self.internal("loading a block panicked")));
                 }
             }
+            state = self.lock();
             state.queue.end(&batch);
             // Others may have waited for room.
             self.queued.notify_all();
