@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Door, OwnBuffer};
-use crate::gpu::device::{Api, BufferId, Device, DeviceError, Dispatch, Kind, Limits, Queue};
+use crate::gpu::device::{Api, BufferId, Device, DeviceError, Dispatch, Kind, Queue};
 use crate::gpu::model::cost::CostError;
 use crate::gpu::model::kernel::Kernel;
 
@@ -95,14 +95,12 @@ impl<'d> Launch<'d> {
         let door = self.door.buffers().ok_or_else(no_device)?;
         let mut buffers = vec![door.control, door.counters, door.host];
         // What a kernel in WGSL writes to has one name, and there is no pool in the device's own memory.
-        let Limits { api, kind, .. } = *self.device.limits();
-        if api != Api::WebGpu {
+        if self.device.limits().api != Api::WebGpu {
             buffers.push(door.device);
         }
         buffers.extend(self.own.iter().map(|own| own.id));
-        // Mesa's driver for processors ends loops early.
-        let has_limited_loops = api == Api::WebGpu && kind == Kind::Software;
-        let defines: &[_] = if has_limited_loops { &[("LIMITED_LOOPS", 1)] } else { &[] };
+        let ends_long_loops = self.device.limits().ends_long_loops();
+        let defines: &[_] = if ends_long_loops { &[("LIMITED_LOOPS", 1)] } else { &[] };
         let mut queue = self.device.queue()?;
         queue.set_deadline(deadline);
         queue.dispatch(&Dispatch {

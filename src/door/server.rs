@@ -29,6 +29,9 @@ const BUSY_PAUSE: Duration = Duration::from_micros(50);
 /// A request that a kernel has begun and not ended is given up after this time, and after as many looks.
 const STALL: Duration = Duration::from_secs(1);
 const STALL_LOOKS: u32 = 100;
+/// The same where reading the ring is slow: after pauses of this length, and this often.
+const SLOW_LOOK: Duration = Duration::from_millis(100);
+const SLOW_LOOKS: u32 = 10;
 /// The most tasks that wait for workers. Kernels that keep to the rules have at most one for each handle.
 const MAX_TASKS: usize = 4 * super::layout::HANDLES;
 
@@ -95,6 +98,8 @@ struct Waiting {
     pause: Duration,
     /// Since when the next request has been begun and not ended, and how often that was seen.
     stalled: Option<(Instant, u32)>,
+    /// When that was looked for.
+    looked: Instant,
     /// Whether the bell has rung since the last request, and whether it works at all.
     has_rung: bool,
     is_bell_broken: bool,
@@ -103,7 +108,8 @@ struct Waiting {
 impl Waiting {
     fn new() -> Self {
         let (pause, last) = (Duration::ZERO, Instant::now());
-        Self { last, pause, stalled: None, has_rung: false, is_bell_broken: false }
+        let looked = last;
+        Self { last, pause, stalled: None, looked, has_rung: false, is_bell_broken: false }
     }
 }
 
@@ -228,12 +234,19 @@ impl Server {
 
     /// Whether request `number` has been begun long ago and not been ended: the kernel died between.
     fn is_stalled(&self, number: u32, waiting: &mut Waiting) -> bool {
+        // To look means to read many entries.
+        let is_slow = self.slots.words().is_slow_to_read();
+        if is_slow && waiting.looked.elapsed() < SLOW_LOOK {
+            return false;
+        }
+        waiting.looked = Instant::now();
+        let needed = if is_slow { SLOW_LOOKS } else { STALL_LOOKS };
         let is_begun = waiting.has_rung || self.slots.has_later(number);
         let Some((since, looks)) = waiting.stalled.filter(|_| is_begun) else {
             waiting.stalled = is_begun.then(|| (Instant::now(), 0));
             return false;
         };
-        let is_stalled = since.elapsed() >= STALL && looks >= STALL_LOOKS;
+        let is_stalled = since.elapsed() >= STALL && looks >= needed;
         waiting.stalled = (!is_stalled).then_some((since, looks + 1));
         if is_stalled {
             waiting.has_rung = false;

@@ -336,7 +336,7 @@ pub struct Search {
     /// Folder whose files are searched, with all folders below
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// Where the kernel runs: cuda[:N], or opencl[:N] on a processor; cpu is threads that play the kernel
+    /// Where the kernel runs: cuda[:N], webgpu[:N] on Vulkan, or opencl[:N] on a processor; cpu is threads that play the kernel
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: Device,
     /// Most memory to take on the GPU [env: PZ_GPU_MEMORY]

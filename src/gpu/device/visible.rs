@@ -98,6 +98,11 @@ impl VisibleWords {
         unsafe { std::slice::from_raw_parts(self.0.at.cast(), self.0.len / 4) }
     }
 
+    /// Whether the host reads each word over the bus.
+    pub(crate) fn is_slow_to_read(&self) -> bool {
+        self.0.is_write_combined
+    }
+
     /// Word `at`, behind what was written before it; 0 if there is none.
     pub(crate) fn see(&self, at: usize) -> u32 {
         self.get().get(at).map_or(0, |word| word.load(Ordering::Acquire))
