@@ -58,9 +58,9 @@ inline void search_note(__global uint *found, uint max_found, uint file, ulong a
     found[FOUND_PLACES + 4u * index + 2u] = (uint)(at >> 32);
 }
 
-// Searches `units` units of `count` files, from unit `first` on. A workgroup looks at most `looks` times for each unit.
+// Searches the units of `count` files from `first` to before `end`. A workgroup looks at most `looks` times for each unit.
 __kernel void search(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOOR_BYTES device,
-    __global const SearchFile *files, __global const uchar *pattern, __global uint *found, uint count, uint units,
+    __global const SearchFile *files, __global const uchar *pattern, __global uint *found, uint count, uint first, uint end,
     uint unit_bytes, uint pattern_len, uint max_found, uint looks) {
     SHARED uint shared[4];
     Door door = door_of(control, counters, host, device);
@@ -69,11 +69,11 @@ __kernel void search(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, D
     uint first_byte = pattern[0];
     // Only the first work item asks.
     uint next = DOOR_RING_FULL;
-    for (uint unit = (uint)get_group_id(0); unit < units; unit += groups) {
+    for (uint unit = first + (uint)get_group_id(0); unit < end; unit += groups) {
         if (local_id == 0u) {
             uint handle = next;
             uint status = DOOR_LOADING;
-            bool has_next = unit + groups >= units;
+            bool has_next = unit + groups >= end;
             for (uint i = 0u; i < looks && status == DOOR_LOADING; i++) {
                 if (!door_is_handle(handle)) {
                     handle = search_ask(door, files, count, unit, unit_bytes, pattern_len);

@@ -19,7 +19,8 @@ struct SearchFile { number: u32, len_low: u32, len_high: u32, first_unit: u32 }
 
 struct Search {
     count: u32,
-    units: u32,
+    first: u32,
+    end: u32,
     unit_bytes: u32,
     pattern_len: u32,
     max_found: u32,
@@ -96,18 +97,18 @@ fn search_note(file: u32, offset: vec2<u32>, at: u32) {
     atomicStore(&found[FOUND_PLACES + 4u * index + 2u], offset.y + select(0u, 1u, low < at));
 }
 
-// Searches `units` units of `count` files. A workgroup looks at most `looks` times for each unit.
+// Searches the units of `count` files from `first` to before `end`. A workgroup looks at most `looks` times for each unit.
 // @pz_entry
 fn search(local_index: u32, workgroup_index: u32) {
     let groups = workgroups.x * workgroups.y;
     let first_byte = search_pattern(0u);
     // Only the first work item asks.
     var next = DOOR_RING_FULL;
-    for (var unit = workgroup_index; unit < args.units; unit += groups) {
+    for (var unit = args.first + workgroup_index; unit < args.end; unit += groups) {
         if local_index == 0u {
             var handle = next;
             var status = DOOR_LOADING;
-            var has_next = unit + groups >= args.units;
+            var has_next = unit + groups >= args.end;
             for (var i = 0u; i < args.looks && status == DOOR_LOADING; i++) {
                 if !door_is_handle(handle) {
                     handle = search_ask(unit);

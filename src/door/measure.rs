@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::launch::{Entry, Launch};
 use super::options::RequestError;
 use super::{AskError, Client, Door, DoorError, FileMode, OpenedFile, Status};
-use crate::gpu::device::{DeviceError, Kind};
+use crate::gpu::device::{DeviceError, Kind, Limits};
 use crate::gpu::model::kernel::DOOR_MEASURE;
 
 /// After this time the host gives a kernel up.
@@ -163,7 +163,7 @@ impl Door {
             return Err(wrong("the kernel has no results".into()));
         };
         if done != count {
-            return Err(wrong(format!("the kernel got {done} of {count} answers")));
+            return Err(self.unanswered(done, count));
         }
         let long = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
         let ticks = long(ticks_low, ticks_high);
@@ -221,9 +221,19 @@ impl Door {
         let took = begun.elapsed();
         match launch.words(1, 3)?[..] {
             [sum, done, 0] if done == count => Ok((sum, took)),
-            [_, done, ..] => Err(wrong(format!("the kernels got {done} of {count} answers"))),
+            [_, done, ..] => Err(self.unanswered(done, count)),
             _ => Err(wrong("the kernel has no results".into())),
         }
+    }
+
+    /// Says that the kernel got fewer answers than it asked for, and why where that is known.
+    fn unanswered(&self, done: u32, count: u32) -> DoorError {
+        let limits = self.device.as_ref().map(|device| device.limits());
+        let why = match limits.is_some_and(Limits::ends_long_loops) {
+            true => ": the driver ends a kernel's loops after 65,535 turns",
+            false => "",
+        };
+        wrong(format!("the kernel got {done} of {count} answers{why}"))
     }
 
     fn check_sum(

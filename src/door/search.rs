@@ -13,7 +13,7 @@ use bytemuck::{Pod, Zeroable};
 use super::launch::{Entry, Launch};
 use super::options::RequestError;
 use super::{Client, Door, DoorError, OpenedFile, Status};
-use crate::gpu::device::{DeviceError, Kind};
+use crate::gpu::device::{DeviceError, Kind, Limits};
 use crate::gpu::model::kernel::DOOR_SEARCH;
 
 /// The longest pattern in bytes.
@@ -21,6 +21,8 @@ pub const MAX_PATTERN: usize = 256;
 
 /// Bytes of a unit.
 const UNIT: u64 = 256 << 10;
+/// Units that a workgroup searches at most where the driver ends loops early.
+const UNITS_OF_LIMITED: u32 = 3;
 /// After this time the host gives a kernel up.
 const DEADLINE: Duration = Duration::from_secs(600);
 /// Work items of a workgroup.
@@ -110,6 +112,8 @@ impl Door {
             Some(limits) if limits.kind != Kind::Software => (limits.compute_units / 2).max(1),
             _ => limits.map_or(1, |limits| limits.compute_units),
         };
+        let ends_long_loops = limits.is_some_and(Limits::ends_long_loops);
+        let at_once = if ends_long_loops { UNITS_OF_LIMITED * groups } else { units };
         let mut n = size_of_val(table) as u64;
         loop {
             let launch = Launch::new(self, &DOOR_SEARCH, n)?;
@@ -119,17 +123,21 @@ impl Door {
                 .buffer("search_found", &[])?;
             let room = 2 * n / (4 * PLACE as u64);
             let max_found = u32::try_from(room).unwrap_or(u32::MAX);
-            let args = [
-                table.len() as u32,
-                units,
-                UNIT as u32,
-                pattern.len() as u32,
-                max_found,
-                launch.looks(),
-            ];
-            let groups = groups.min(units);
-            let entry = Entry { name: "search", args: &args, groups, threads: THREADS };
-            launch.run(&entry, DEADLINE, || ())?;
+            for first in (0..units).step_by(at_once as usize) {
+                let end = units.min(first.saturating_add(at_once));
+                let args = [
+                    table.len() as u32,
+                    first,
+                    end,
+                    UNIT as u32,
+                    pattern.len() as u32,
+                    max_found,
+                    launch.looks(),
+                ];
+                let groups = groups.min(end - first);
+                let entry = Entry { name: "search", args: &args, groups, threads: THREADS };
+                launch.run(&entry, DEADLINE, || ())?;
+            }
             let head = launch.words(2, HEAD)?;
             let [count, done, failed, error, error_file, ..] = head[..] else {
                 return Ok(Matches::default());
