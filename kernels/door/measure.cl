@@ -7,7 +7,7 @@
 //   local_mem: 4112
 //   note: N is 4 bytes for each request
 // }
-// @pz_import door
+// @pz_import door_wait
 
 // Words of the results.
 #define RESULT_SUM 0u
@@ -34,16 +34,6 @@ inline uint measured_sum(DOOR_BYTES from, uint size, uint number, uint first, ui
     return sum;
 }
 
-// Looks until the handle is no longer loading, at most `looks` times.
-inline uint measured_wait(Door door, uint handle, uint looks) {
-    uint status = DOOR_LOADING;
-    for (uint i = 0u; i < looks && status == DOOR_LOADING; i++) {
-        status = door_status(door, handle);
-        if (status == DOOR_LOADING) door_pause();
-    }
-    return status;
-}
-
 // The first work item asks `count` times, one after another, for `size` bytes, and between waits for `pause` nanoseconds,
 // where there is a clock. The whole workgroup looks at the contents, so that little time passes between two requests.
 // `times` are in ticks.
@@ -62,7 +52,7 @@ __kernel void one_by_one(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES hos
             ulong start = door_ticks();
             uint handle = door_read(door, file, measured_offset(n, 1u, size, pieces), size);
             state[0] = handle;
-            state[1] = door_is_handle(handle) ? measured_wait(door, handle, looks) : DOOR_ERROR;
+            state[1] = door_is_handle(handle) ? door_wait(door, handle, looks) : DOOR_ERROR;
             times[n] = (uint)(door_ticks() - start);
         }
         barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
@@ -116,7 +106,7 @@ __kernel void many(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOO
     for (uint k = 0u; k < own && !has_failed; k++) {
         uint number = group + k * groups, slot = k % each;
         uint handle = handles[slot];
-        if (local_id == 0u) state[0] = door_is_handle(handle) ? measured_wait(door, handle, looks) : DOOR_ERROR;
+        if (local_id == 0u) state[0] = door_is_handle(handle) ? door_wait(door, handle, looks) : DOOR_ERROR;
         barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
         has_failed = state[0] != DOOR_READY;
         if (!has_failed) {

@@ -7,7 +7,7 @@
 //   local_mem: 4112
 //   note: N is 4 bytes for each request
 // }
-// @pz_import door_pause
+// @pz_import door_wait
 
 // Words of the results.
 const RESULT_SUM = 0u;
@@ -58,24 +58,6 @@ fn measured_sum(from_word: u32, size: u32, number: u32, first: u32, step: u32) -
     return sum;
 }
 
-// Looks until the handle is no longer loading, at most `looks` times.
-fn measured_wait(handle: u32, looks: u32) -> u32 {
-    var status = DOOR_LOADING;
-    for (var i = 0u; i < looks && status == DOOR_LOADING; i++) {
-        status = door_status(handle);
-        if status == DOOR_LOADING {
-            door_pause();
-        }
-    }
-    return status;
-}
-
-// The host's words, before and behind what the whole workgroup does with them.
-fn measured_barrier() {
-    storageBarrier();
-    workgroupBarrier();
-}
-
 // The first work item asks `count` times, one after another, for `size` bytes. The whole workgroup looks at the contents, so
 // that little time passes between two requests. There is no clock, so `pause` and `times` are not used.
 // @pz_entry
@@ -88,18 +70,17 @@ fn one_by_one(local_index: u32, workgroup_index: u32) {
             shared_handle = handle;
             shared_status = DOOR_ERROR;
             if door_is_handle(handle) {
-                shared_status = measured_wait(handle, args.looks);
+                shared_status = door_wait(handle, args.looks);
             }
-            times[n] = 0u;
         }
-        measured_barrier();
+        door_barrier();
         let handle = workgroupUniformLoad(&shared_handle);
         let has_failed = workgroupUniformLoad(&shared_status) != DOOR_READY;
         if !has_failed {
             sum += measured_sum(door_content(handle), args.size, n, local_index, THREADS);
             done++;
         }
-        measured_barrier();
+        door_barrier();
         if local_index == 0u && door_is_handle(handle) {
             door_close(handle);
         }
@@ -111,6 +92,7 @@ fn one_by_one(local_index: u32, workgroup_index: u32) {
     if local_index == 0u {
         atomicStore(&results[RESULT_DONE], done);
         atomicStore(&results[RESULT_FAILED], args.count - done);
+        times[0] = 0u;
     }
 }
 
@@ -154,17 +136,17 @@ fn many(local_index: u32, workgroup_index: u32) {
             shared_handle = handles[slot];
             shared_status = DOOR_ERROR;
             if door_is_handle(shared_handle) {
-                shared_status = measured_wait(shared_handle, args.looks);
+                shared_status = door_wait(shared_handle, args.looks);
             }
         }
-        measured_barrier();
+        door_barrier();
         let handle = workgroupUniformLoad(&shared_handle);
         let has_failed = workgroupUniformLoad(&shared_status) != DOOR_READY;
         if !has_failed {
             sum += measured_sum(door_content(handle), size, number, local_index, THREADS);
             done++;
         }
-        measured_barrier();
+        door_barrier();
         if local_index == 0u {
             if door_is_handle(handle) {
                 door_close(handle);

@@ -8,7 +8,7 @@
 //   local_mem: 16
 //   note: N is 16 bytes for each file; there is room for two places a file on the average, and the host asks again for more
 // }
-// @pz_import door_pause
+// @pz_import door_wait
 
 // A file: its number at the door, its length, and the number of its first unit.
 struct SearchFile { number: u32, len_low: u32, len_high: u32, first_unit: u32 }
@@ -147,8 +147,7 @@ fn search(local_index: u32, workgroup_index: u32) {
                 atomicStore(&found[FOUND_ERROR_FILE], search_file_of(unit));
             }
         }
-        storageBarrier();
-        workgroupBarrier();
+        door_barrier();
         let handle = workgroupUniformLoad(&shared_handle);
         if workgroupUniformLoad(&shared_status) == DOOR_READY {
             let file = search_file_of(unit);
@@ -173,8 +172,7 @@ fn search(local_index: u32, workgroup_index: u32) {
                 }
             }
         }
-        storageBarrier();
-        workgroupBarrier();
+        door_barrier();
         if local_index == 0u && door_is_handle(handle) {
             door_close(handle);
         }

@@ -6,13 +6,7 @@
 //   buffers: door_counters=4352, results=N
 //   local_mem: 0
 // }
-// @pz_import door
-
-inline uint awaited(Door door, uint handle, uint looks) {
-    uint status = DOOR_LOADING;
-    for (uint i = 0u; i < looks && status == DOOR_LOADING; i++) status = door_status(door, handle);
-    return status;
-}
+// @pz_import door_wait
 
 // The sum of the bytes of contents.
 inline uint sum_of(const volatile DOOR_GLOBAL uchar *from, uint bytes) {
@@ -41,14 +35,14 @@ __kernel void open_and_read(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES 
     results += 16u * item;
     uint handle = door_open(door, paths + 64u * item, path_len, mode);
     if (!door_is_handle(handle)) return;
-    uint status = awaited(door, handle, looks);
+    uint status = door_wait(door, handle, looks);
     uint file = door_file(door, handle);
     report(door, handle, status, results);
     door_close(door, handle);
     if (status != DOOR_READY) return;
     handle = door_read(door, file, offset, bytes);
     if (!door_is_handle(handle)) return;
-    report(door, handle, awaited(door, handle, looks), results + 8);
+    report(door, handle, door_wait(door, handle, looks), results + 8);
     door_close(door, handle);
 }
 
@@ -60,7 +54,7 @@ __kernel void stream(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, D
     Door door = door_of(control, counters, host, device);
     uint handle = door_stream(door, file, 0, bytes, piece);
     if (!door_is_handle(handle)) return;
-    results[0] = awaited(door, handle, looks);
+    results[0] = door_wait(door, handle, looks);
     uint sum = 0u;
     uint stride = door_word(door, handle, DOOR_H_PIECE);
     for (uint done = 0u; done * stride < bytes; done++) {
@@ -82,12 +76,12 @@ __kernel void write(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DO
     Door door = door_of(control, counters, host, device);
     uint handle = door_write(door, file, offset, bytes);
     if (!door_is_handle(handle)) return;
-    results[0] = awaited(door, handle, looks);
+    results[0] = door_wait(door, handle, looks);
     if (results[0] == DOOR_READY) {
         DOOR_BYTES to = door_content(door, handle);
         for (uint i = 0u; i < bytes; i++) to[i] = (uchar)(i * 7u + 3u);
         if (!door_commit(door, handle)) return;
-        report(door, handle, awaited(door, handle, looks), results);
+        report(door, handle, door_wait(door, handle, looks), results);
     }
     door_close(door, handle);
 }

@@ -6,7 +6,7 @@
 //   buffers: door_counters=4352, results=N
 //   local_mem: 0
 // }
-// @pz_import door_pause
+// @pz_import door_wait
 
 @group(0) @binding(3) var<storage, read> paths: array<u32>;
 @group(0) @binding(4) var<storage, read_write> results: array<u32>;
@@ -14,17 +14,6 @@
 // 0. An entry point has the buffers that it names, and all are to have the same.
 fn named() -> u32 {
     return (arrayLength(&door_host) + arrayLength(&paths)) & 0u;
-}
-
-fn awaited(handle: u32, looks: u32) -> u32 {
-    var status = DOOR_LOADING;
-    for (var i = 0u; i < looks && status == DOOR_LOADING; i++) {
-        status = door_status(handle);
-        if status == DOOR_LOADING {
-            door_pause();
-        }
-    }
-    return status;
 }
 
 // The sum of the bytes of contents.
@@ -79,7 +68,7 @@ fn open_and_read(local_index: u32, workgroup_index: u32) {
     if !door_open(handle, open_args.path_len, open_args.mode, written) {
         return;
     }
-    let status = awaited(handle, open_args.looks);
+    let status = door_wait(handle, open_args.looks);
     let file = door_file(handle);
     report(handle, status, 16u * item);
     door_close(handle);
@@ -90,7 +79,7 @@ fn open_and_read(local_index: u32, workgroup_index: u32) {
     if !door_is_handle(handle) {
         return;
     }
-    report(handle, awaited(handle, open_args.looks), 16u * item + 8u);
+    report(handle, door_wait(handle, open_args.looks), 16u * item + 8u);
     door_close(handle);
 }
 
@@ -109,7 +98,7 @@ fn stream(local_index: u32, workgroup_index: u32) {
     if !door_is_handle(handle) {
         return;
     }
-    results[0] = awaited(handle, looks) + named();
+    results[0] = door_wait(handle, looks) + named();
     var sum = 0u;
     let stride = door_word(handle, DOOR_H_PIECE);
     for (var done = 0u; done * stride < stream_args.bytes; done++) {
@@ -147,12 +136,11 @@ fn write(local_index: u32, workgroup_index: u32) {
         shared_handle = door_write(write_args.file, vec2(write_args.offset, 0u), write_args.bytes);
         shared_status = DOOR_ERROR;
         if door_is_handle(shared_handle) {
-            shared_status = awaited(shared_handle, write_args.looks);
+            shared_status = door_wait(shared_handle, write_args.looks);
             results[0] = shared_status + named();
         }
     }
-    storageBarrier();
-    workgroupBarrier();
+    door_barrier();
     let handle = workgroupUniformLoad(&shared_handle);
     let status = workgroupUniformLoad(&shared_status);
     if status == DOOR_READY {
@@ -163,8 +151,7 @@ fn write(local_index: u32, workgroup_index: u32) {
             atomicStore(&door_host[content + i], word);
         }
     }
-    storageBarrier();
-    workgroupBarrier();
+    door_barrier();
     if local_index != 0u || !door_is_handle(handle) {
         return;
     }
@@ -172,7 +159,7 @@ fn write(local_index: u32, workgroup_index: u32) {
         if !door_commit(handle) {
             return;
         }
-        report(handle, awaited(handle, write_args.looks), 0u);
+        report(handle, door_wait(handle, write_args.looks), 0u);
     }
     door_close(handle);
 }

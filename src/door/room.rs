@@ -244,9 +244,7 @@ pub(super) fn load_contents(archive: &Archive, loads: &mut [Load<'_>]) -> Result
     archive.read(&mut reads, &ReadOptions::new()).map_err(|error| code_of(&error))?;
     drop(reads);
     for (Load { room, .. }, aside) in loads.iter().zip(aside) {
-        if let Room::Host(chunk) = room
-            && chunk.is_slow_to_read()
-        {
+        if let Room::Host(chunk) = room {
             chunk.write(0, &aside);
         }
     }

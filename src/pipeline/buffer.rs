@@ -149,22 +149,42 @@ impl DerefMut for Buffer {
 }
 
 /// Idle buffers. `take` returns the one given back last, which is the most likely to be in a cache.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Pool {
     idle: Arc<Mutex<Vec<Buffer>>>,
+    most: usize,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self::of_at_most(usize::MAX)
+    }
 }
 
 impl Pool {
+    /// A pool that keeps at most so many buffers.
+    pub(crate) fn of_at_most(most: usize) -> Self {
+        Self { idle: Arc::default(), most }
+    }
+
     /// A buffer, of any length.
     pub(crate) fn take(&self) -> Buffer {
         self.lock().pop().unwrap_or_default()
     }
 
-    /// Keeps `buffer` for the next `take`.
+    /// Keeps `buffer` for the next `take`, unless there are enough.
     pub(crate) fn give(&self, buffer: Buffer) {
-        if !buffer.bytes.is_empty() {
-            self.lock().push(buffer);
+        if buffer.bytes.is_empty() {
+            return;
         }
+        let mut idle = self.lock();
+        if idle.len() < self.most {
+            idle.push(buffer);
+            return;
+        }
+        // To give memory back takes a while.
+        drop(idle);
+        drop(buffer);
     }
 
     /// Frees all idle buffers.

@@ -15,7 +15,7 @@ use crate::access::{Part, Source};
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, MAX_BLOCK_HEADER_LEN};
 use crate::pipeline::DecodeOptions;
-use crate::pipeline::buffer::{Buffer, zeroed};
+use crate::pipeline::buffer::{Buffer, Pool, zeroed};
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::{DecodeJob, Engine};
 use crate::pipeline::memory::Cost;
@@ -30,7 +30,7 @@ pub(super) type Payload = Arc<Vec<u8>>;
 /// The contents of a block. Their memory is used again: fresh memory costs about as much as decoding into it.
 pub(super) struct Contents {
     buffer: Buffer,
-    idle: Arc<Idle>,
+    idle: Pool,
 }
 
 impl Deref for Contents {
@@ -47,35 +47,6 @@ impl Drop for Contents {
     }
 }
 
-/// Memory of contents that are no longer needed, as much as is decoded into at once.
-struct Idle {
-    buffers: Mutex<Vec<Buffer>>,
-    most: usize,
-}
-
-impl Idle {
-    fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take(self: &Arc<Self>) -> Contents {
-        let buffer = self.lock().pop().unwrap_or_default();
-        Contents { buffer, idle: Arc::clone(self) }
-    }
-
-    /// Keeps a buffer, unless there are enough.
-    fn give(&self, buffer: Buffer) {
-        let mut buffers = self.lock();
-        if buffers.len() < self.most && buffer.capacity() > 0 {
-            buffers.push(buffer);
-            return;
-        }
-        // To give memory back takes a while.
-        drop(buffers);
-        drop(buffer);
-    }
-}
-
 /// Brings blocks from the source to their contents.
 pub(super) struct Loader {
     source: Arc<dyn Source>,
@@ -84,7 +55,8 @@ pub(super) struct Loader {
     pool: OnceLock<Option<ThreadPool>>,
     workers: usize,
     payloads: Mutex<Cache<BlockId, Payload>>,
-    idle: Arc<Idle>,
+    /// Memory of contents that are no longer needed, as much as is decoded into at once.
+    idle: Pool,
     /// Own bytes of blocks that distant matches repeat.
     own: Mutex<Cache<BlockId, Payload>>,
     /// For each frame, what runs its modules, if it has some.
@@ -155,7 +127,7 @@ impl Loader {
         let max_blocks = (left / cost.block).clamp(1, MAX_BLOCKS) as usize;
         let pool = OnceLock::new();
         let payloads = Mutex::new(Cache::new(budget));
-        let idle = Arc::new(Idle { buffers: Mutex::default(), most: workers.min(max_blocks) });
+        let idle = Pool::of_at_most(workers.min(max_blocks));
         let own = Mutex::new(Cache::new(of_own));
         Ok((Self { source, engine, pool, workers, payloads, idle, own, modules }, max_blocks))
     }
@@ -270,7 +242,7 @@ impl Loader {
     ) -> Result<Contents, ArchiveError> {
         let opened = open_block(frame, block, bytes);
         let (header, payload) = opened.map_err(|fault| self.fault_in(block, fault))?;
-        let mut contents = self.idle.take();
+        let mut contents = Contents { buffer: self.idle.take(), idle: self.idle.clone() };
         let bytes = contents.buffer.set_len(header.content_len as usize);
         let bytes = bytes.map_err(|fault| self.fault_in(block, fault))?;
         self.decode_into(layout, block, header, payload, bytes)?;

@@ -231,7 +231,7 @@ common![
     "bwt_sort_state",
     "crc",
     "door",
-    "door_pause",
+    "door_wait",
     "filter",
     "filter_calls",
     "filter_words",

@@ -1,4 +1,4 @@
-// Pauses between two looks at a handle.
+// Waits at a door.
 //
 // @pz_import door
 
@@ -41,3 +41,21 @@ fn door_pause() {
 fn door_pause() {}
 
 // @pz_end
+
+// Looks until the handle is no longer loading, at most `looks` times.
+fn door_wait(handle: u32, looks: u32) -> u32 {
+    var status = DOOR_LOADING;
+    for (var i = 0u; i < looks && status == DOOR_LOADING; i++) {
+        status = door_status(handle);
+        if status == DOOR_LOADING {
+            door_pause();
+        }
+    }
+    return status;
+}
+
+// What the host or work items have written before is there behind it for the whole workgroup.
+fn door_barrier() {
+    storageBarrier();
+    workgroupBarrier();
+}
