@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::job::Job;
 use crate::access::device::Core;
-use crate::codec;
+use crate::codec::{self, Codec};
 use crate::gpu::coder::{
     BufferBytes, Buffers, CoderError, Decoder, EncodedBlock, Encoder, Needs, PayloadPlace,
 };
@@ -14,14 +14,14 @@ use crate::gpu::model::plan::{PlanError, Shape};
 use crate::gpu::stages::pipelines;
 
 /// Pinned memory is made in multiples of this many bytes.
-const PIECE: usize = 4 << 20;
+const PAGES: usize = 4 << 20;
 
 /// Encodes batches one after another. While one is being encoded, the payloads of the one before come to the host: batches use
 /// two outboxes in turns.
 pub(super) struct Coder<'d> {
     key: Key,
-    /// The most blocks at once.
-    blocks: u32,
+    /// The most blocks that are encoded at once, and that come to the host at once.
+    blocks: (u32, u32),
     encoder: Encoder<'d>,
     device: &'d dyn Device,
     /// Copies from the outboxes.
@@ -31,8 +31,8 @@ pub(super) struct Coder<'d> {
     outboxes: [Outbox<'d>; 2],
     /// The one for the batch that was started last.
     last: usize,
-    /// Memory that batches come to the host in, from one job to the next.
-    pub(super) pinned: Option<HostMemory>,
+    /// Memory that pieces of batches come to the host in, from one job to the next.
+    pub(super) pinned: Vec<HostMemory>,
 }
 
 /// What a coder is made for.
@@ -49,11 +49,10 @@ pub(super) struct Encoded {
     outbox: usize,
 }
 
-/// A batch on the host.
-pub(super) struct Batch {
-    /// Its blocks; `None` where the device is wrong.
+/// Blocks of a batch on the host.
+pub(super) struct Piece {
+    /// `None` where the device is wrong. Payloads lie at these offsets in `bytes`.
     pub(super) blocks: Vec<Option<EncodedBlock>>,
-    /// The payloads, at the same offsets as on the device.
     pub(super) bytes: HostMemory,
 }
 
@@ -76,18 +75,26 @@ impl Drop for Outbox<'_> {
 }
 
 impl Key {
-    /// The cost of a block, its part of the second outbox included.
-    pub(super) fn cost(&self, limits: &Limits) -> Result<BlockCost, PlanError> {
-        let Self { recipe, block_len, verifies } = *self;
+    /// What it takes to encode a block, its part of the second outbox included.
+    pub(super) fn encoding(&self, limits: &Limits) -> Result<BlockCost, PlanError> {
+        let Self { recipe, block_len, .. } = *self;
         let encode = BlockCost::of(|shape| pipelines::encode(limits, &recipe, shape), block_len)?;
         let outbox = self.outbox_bytes(limits, 1)?;
-        let encode = BlockCost { memory: encode.memory + outbox, ..encode };
-        if !verifies {
-            return Ok(encode);
-        }
+        Ok(BlockCost { memory: encode.memory + outbox, ..encode })
+    }
+
+    /// What it takes to check a block; `None` if none is to be.
+    pub(super) fn checking(&self, limits: &Limits) -> Result<Option<BlockCost>, PlanError> {
+        let Self { recipe, block_len, verifies } = *self;
         let decoding = pipelines::decoding(&recipe);
         let plan = |shape| pipelines::decode(limits, decoding, shape, Needs::default());
-        Ok(encode.and(&BlockCost::of(plan, block_len)?))
+        verifies.then(|| BlockCost::of(plan, block_len)).transpose()
+    }
+
+    /// Whether the device is to have one batch at a time. Searches by sorting keep all of it busy, and are slower beside
+    /// other kernels, which take their part of the cache. Other searches leave much of it idle, which other batches use.
+    pub(super) fn encodes_alone(&self) -> bool {
+        matches!(self.recipe.codec, Codec::Lz77(params) if params.search.sorts())
     }
 
     /// Bytes of an outbox for `blocks` blocks: as many as an encoder has for their payloads.
@@ -99,29 +106,27 @@ impl Key {
 }
 
 impl<'d> Coder<'d> {
-    /// A coder for up to `blocks` blocks at once.
-    pub(super) fn new(core: &'d Core, key: Key, blocks: u32) -> Result<Self, CoderError> {
+    /// A coder for up to so many blocks at once: to encode, and to bring to the host.
+    pub(super) fn new(core: &'d Core, key: Key, blocks: (u32, u32)) -> Result<Self, CoderError> {
         let Key { recipe, block_len, verifies } = key;
         let device = core.pool();
-        let shape = Shape::new(blocks, block_len);
-        let bytes = key.outbox_bytes(device.limits(), blocks)?;
+        let shape = Shape::new(blocks.0, block_len);
+        let bytes = key.outbox_bytes(device.limits(), blocks.0)?;
         let outbox = || Outbox::new(device, bytes);
         let outboxes = [outbox()?, outbox()?];
         let payloads = Buffers { payloads: Some(outboxes[0].buffer), ..Buffers::default() };
         let encoder = Encoder::with_recipe(device, recipe, shape, payloads)?;
         let decoding = pipelines::decoding(&recipe);
-        let checker = match verifies {
-            true => Some(Decoder::new(device, decoding, block_len, blocks, Buffers::default())?),
-            false => None,
-        };
+        let checker = || Decoder::new(device, decoding, block_len, blocks.1, Buffers::default());
+        let checker = verifies.then(checker).transpose()?;
         let queue = device.queue()?;
-        let (last, pinned) = (0, None);
+        let (last, pinned) = (0, Vec::new());
         Ok(Self { key, blocks, encoder, device, queue, checker, outboxes, last, pinned })
     }
 
     /// Whether it is made for this, and for at least so many blocks.
-    pub(super) fn is_for(&self, key: &Key, blocks: u32) -> bool {
-        self.key == *key && self.blocks >= blocks
+    pub(super) fn is_for(&self, key: &Key, blocks: (u32, u32)) -> bool {
+        self.key == *key && self.blocks.0 >= blocks.0 && self.blocks.1 >= blocks.1
     }
 
     /// Starts to encode the blocks `numbers`. The payloads go to an outbox, from which the batch before the last has been
@@ -140,38 +145,50 @@ impl<'d> Coder<'d> {
         Ok(Encoded { blocks: self.encoder.wait()?, outbox: self.last })
     }
 
-    /// Copies the payloads of a batch to pinned memory, and has the device decode them, if it is to check. The blocks'
-    /// contents have these lengths.
+    /// Copies the payloads of some blocks of a batch to pinned memory, and has the device decode them, if it is to check. The
+    /// blocks' contents have these lengths.
     pub(super) fn fetch(
         &mut self,
         Encoded { blocks, outbox }: &Encoded,
+        some: Range<usize>,
         lens: impl Iterator<Item = u32>,
-    ) -> Result<Batch, CoderError> {
+    ) -> Result<Piece, CoderError> {
         let outbox = self.outboxes[*outbox].buffer;
-        let ends = blocks
-            .iter()
-            .filter_map(|block| block.payload)
-            .map(|(start, len)| start + u64::from(len));
-        let len = ends.max().unwrap_or(0).next_multiple_of(4) as usize;
-        let mut bytes = match self.pinned.take().filter(|bytes| bytes.len() >= len) {
-            Some(bytes) => bytes,
-            None => self.device.host_memory(len.next_multiple_of(PIECE))?,
+        let blocks = &blocks[some];
+        let places = || blocks.iter().filter_map(|block| block.payload);
+        let start = places().map(|(start, _)| start).min().unwrap_or(0) & !3;
+        let end = places().map(|(start, len)| start + u64::from(len)).max().unwrap_or(0);
+        let len = end.saturating_sub(start).next_multiple_of(4) as usize;
+        let fits = self.pinned.iter().position(|bytes| bytes.len() >= len);
+        let mut bytes = match fits {
+            Some(at) => self.pinned.swap_remove(at),
+            None => {
+                // One that is too short gives way to a longer one.
+                self.pinned.pop();
+                self.device.host_memory(len.next_multiple_of(PAGES))?
+            }
         };
         if len > 0 {
-            self.queue.read(outbox, 0, &mut bytes[..len])?;
+            self.queue.read(outbox, start, &mut bytes[..len])?;
         }
-        let sound = self.check(outbox, blocks, lens, &bytes)?;
-        let blocks = blocks.iter().zip(sound).map(|(block, is_sound)| is_sound.then_some(*block));
-        Ok(Batch { blocks: blocks.collect(), bytes })
+        let sound = self.check(outbox, blocks, lens, (start, &bytes))?;
+        let here = |block: &EncodedBlock| {
+            let payload = block.payload.map(|(at, len)| (at - start, len));
+            EncodedBlock { payload, ..*block }
+        };
+        let blocks =
+            blocks.iter().zip(sound).map(|(block, is_sound)| is_sound.then(|| here(block)));
+        Ok(Piece { blocks: blocks.collect(), bytes })
     }
 
-    /// Decodes the payloads in an outbox, which are also on the host. Returns for each block whether it is right.
+    /// Decodes the payloads in an outbox, which are also on the host: the bytes from an offset on. Returns for each block
+    /// whether it is right.
     fn check(
         &mut self,
         outbox: BufferId,
         blocks: &[EncodedBlock],
         lens: impl Iterator<Item = u32>,
-        bytes: &[u8],
+        (from, bytes): (u64, &[u8]),
     ) -> Result<Vec<bool>, CoderError> {
         let Some(checker) = &mut self.checker else { return Ok(vec![true; blocks.len()]) };
         checker.clear();
@@ -180,7 +197,7 @@ impl<'d> Coder<'d> {
         for (block, content_len) in blocks.iter().zip(lens) {
             let Some((start, payload_len)) = block.payload else { continue };
             places.push(PayloadPlace { start, payload_len, content_len, position, filters });
-            let payload = &bytes[start as usize..][..payload_len as usize];
+            let payload = &bytes[(start - from) as usize..][..payload_len as usize];
             checker.expect(Needs::of(payload, content_len as usize));
         }
         if places.is_empty() {

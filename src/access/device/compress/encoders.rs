@@ -13,8 +13,11 @@ use crate::access::device::Core;
 use crate::gpu::device::{Device, DeviceError, budget_now};
 use crate::gpu::model::budget::{Batches, BlockCost, batches};
 
-/// How many times as many threads encode as fill a device.
-const MORE_SLOTS: u32 = 2;
+/// How many times as many threads encode as fill a device, if batches share it well.
+const MORE_SLOTS: u32 = 4;
+
+/// How many times as many blocks a batch has that is alone on a device.
+const LONGER: u32 = 2;
 
 /// The threads of a device, each with a coder.
 #[derive(Default)]
@@ -71,6 +74,13 @@ impl Encoders {
         // They stay, so others get the rest.
         let most = batches(limits, budget.min(limits.memory / 2), cost);
         let Batches { slots, batch } = most.or_else(|| batches(limits, budget, cost))?;
+        if key.encodes_alone() {
+            // The device is full longer, and leaves less of it idle at the end of each kernel.
+            let in_memory = (budget.min(limits.memory / 2) / cost.memory.max(1)) as u32;
+            let in_buffer = (limits.max_buffer / cost.largest_buffer.max(1)) as u32;
+            let batch = (LONGER * slots * batch).min(in_memory).min(in_buffer).max(1);
+            return Some(Batches { slots: 1, batch });
+        }
         // More threads with shorter batches: each has a batch that is encoded, while it fetches another, and little is left
         // to fetch at the end.
         let times = MORE_SLOTS.min(batch);

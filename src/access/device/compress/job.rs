@@ -8,7 +8,7 @@ use super::coder::{Coder, Key};
 use super::encoders::Encoders;
 use super::failed;
 use super::sink::Sink;
-use super::slot::{Outlet, Slot};
+use super::slot::{Outlet, PIECES, Slot};
 use super::writing::{Inlet, Writing};
 use crate::access::device::Core;
 use crate::codec::filter::Filter;
@@ -23,6 +23,9 @@ use crate::pipeline::engine::Coded;
 use crate::pipeline::statistics::Statistics;
 use crate::stream::{EncodeBasis, ReadAt};
 
+/// Bytes of contents of blocks that come to the host at once.
+const PIECE: u64 = 64 << 20;
+
 /// Contents that the device compresses.
 pub(super) struct Job {
     pub(super) contents: Contents,
@@ -35,6 +38,8 @@ pub(super) struct Job {
     /// How many threads encode, and the most blocks of their batches.
     slots: u32,
     batch: u32,
+    /// The most blocks that come to the host at once.
+    pub(super) piece: u32,
     /// The device memory of all batches.
     memory: u64,
     /// What follows the last whole word of the contents.
@@ -66,20 +71,25 @@ impl Job {
         core.check().map_err(failed)?;
         let limits = core.device().limits();
         let key = Key { recipe, block_len, verifies: options.verify };
-        let Ok(cost) = key.cost(limits) else { return Ok(None) };
-        let fitting = core.encoders().fitting(core, &key, &cost);
-        let Some(fitting) = fitting else { return Ok(None) };
-        let blocks = contents.len.div_ceil(block_len.into());
-        // A slot has a batch on the host. When its blocks are written, they may be there up to three times.
-        let in_memory = options.memory / (3 * u64::from(block_len));
+        let (Ok(encoding), Ok(checking)) = (key.encoding(limits), key.checking(limits)) else {
+            return Ok(None);
+        };
+        let cost = checking.map_or(encoding, |checking| encoding.and(&checking));
+        let Some(fitting) = core.encoders().fitting(core, &key, &cost) else { return Ok(None) };
+        // While a piece is written, it may be there twice more, if the host makes it anew.
+        let in_memory = options.memory / ((PIECES + 1) * u64::from(block_len));
         let slots = u64::from(fitting.slots).min(in_memory);
         if slots == 0 {
             return Ok(None);
         }
-        // Each has something to do.
-        let batch = u64::from(fitting.batch).min(blocks.div_ceil(slots)).min(in_memory / slots);
-        let memory = cost.memory * batch * slots;
-        let (slots, batch) = (slots as u32, batch as u32);
+        // Batches are equally long, and each thread has something to do.
+        let blocks = contents.len.div_ceil(block_len.into());
+        let rounds = blocks.div_ceil(slots * u64::from(fitting.batch));
+        let batch = blocks.div_ceil(slots * rounds);
+        let piece = (PIECE / u64::from(block_len)).max(1).min(batch).min(in_memory / slots);
+        let checked = checking.map_or(0, |checking| checking.memory * piece);
+        let memory = slots * (encoding.memory * batch + checked);
+        let (slots, batch, piece) = (slots as u32, batch as u32, piece as u32);
         if let Some(statistics) = &options.statistics {
             statistics.device_joins(limits, memory);
             statistics.on_device(|device| (device.slots, device.batch) = (slots, batch));
@@ -94,6 +104,7 @@ impl Job {
             fitting,
             slots,
             batch,
+            piece,
             memory,
             tail,
             statistics: options.statistics.clone(),

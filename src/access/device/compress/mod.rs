@@ -5,9 +5,10 @@
 //!                    copy        encode    download            copy
 //! ```
 //!
-//! Threads (`encoders`) take batches of blocks in turns. Each has one batch encoded while it fetches the payloads of the one
-//! before, and has them checked (`slot`, `coder`). The calling thread (`writing`) lays out one batch after another in the
-//! output (`layout`, `sink`), and has all threads copy the payloads there. The bytes are those of
+//! Threads (`encoders`) take batches of blocks in turns, or one thread takes them all, where batches share a device badly. Each
+//! has one batch encoded while it fetches the payloads of the one before, a piece at a time, and has them checked (`slot`,
+//! `coder`). The calling thread (`writing`) lays out one piece after another in the output (`layout`, `sink`), and has all
+//! threads copy the payloads there. The bytes are those of
 //! [`compress`](crate::compress): what the device declines, or gets wrong, the host encodes (`blocks`). So it does everything if
 //! filters are to be chosen for each block, if blocks may have distant matches, and at level 9, which tries two codecs.
 

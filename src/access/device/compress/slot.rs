@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender};
 
-use super::coder::{Batch, Coder, Encoded};
+use super::coder::{Coder, Encoded, Piece};
 use super::job::Job;
 use crate::access::device::Core;
 use crate::clock::Instant;
@@ -14,7 +14,7 @@ use crate::gpu::device::{DeviceError, HostMemory};
 /// Brings the batches of a thread to the device and back, one after another:
 ///
 /// ```text
-/// left ─▶ encoding ─▶ encoded ─▶ host
+/// left ─▶ encoding ─▶ encoded ─▶ host, piece by piece
 /// ```
 pub(super) struct Slot<'a> {
     job: &'a Job,
@@ -22,17 +22,20 @@ pub(super) struct Slot<'a> {
     left: VecDeque<Range<u64>>,
     /// Those that are being encoded.
     encoding: Option<Range<u64>>,
-    /// Those that have been encoded, and are still on the device.
-    encoded: Option<(Range<u64>, Encoded)>,
+    /// Those that have been encoded, where the first of them is in their batch, and the batch, which is still on the device.
+    encoded: Option<(Range<u64>, usize, Encoded)>,
     /// The most blocks at once; 0 when the device is not to be used any more.
     most: u32,
 }
+
+/// How many pieces are on the host at once: one that is copied there, and one that is written.
+pub(super) const PIECES: u64 = 2;
 
 /// What has become of some blocks.
 pub(super) struct Made {
     pub(super) numbers: Range<u64>,
     /// `None` if the device has made nothing of them.
-    pub(super) batch: Option<Batch>,
+    pub(super) piece: Option<Piece>,
     /// When their thread began to wait for them.
     pub(super) begun: Instant,
 }
@@ -40,7 +43,7 @@ pub(super) struct Made {
 /// The ends of a thread's channels.
 pub(super) struct Outlet {
     pub(super) made: Sender<Made>,
-    /// The memory of batches that have been written.
+    /// The memory of pieces that have been written.
     pub(super) written: Receiver<HostMemory>,
 }
 
@@ -56,16 +59,20 @@ impl<'a> Slot<'a> {
         coder: &mut Option<Coder<'d>>,
         outlet: &Outlet,
     ) {
+        let mut away = 0;
         while let Some(made) = self.next(core, coder) {
-            let has_batch = made.batch.is_some();
+            away += u64::from(made.piece.is_some());
             if outlet.made.send(made).is_err() {
                 break;
             }
-            // By now the device is busy with the next.
-            let back = if has_batch { outlet.written.recv().ok() } else { None };
-            if let Some(coder) = coder {
-                coder.pinned = back;
+            // By now the device is busy with the next batch.
+            if away == PIECES {
+                take_back(coder, outlet);
+                away -= 1;
             }
+        }
+        for _ in 0..away {
+            take_back(coder, outlet);
         }
         // The device is not to read the contents any more.
         if self.encoding.is_some() && coder.as_mut().is_some_and(|coder| coder.wait().is_err()) {
@@ -80,46 +87,55 @@ impl<'a> Slot<'a> {
         loop {
             if self.most == 0 {
                 let numbers = self.left.pop_front()?;
-                return Some(Made { numbers, batch: None, begun });
+                return Some(Made { numbers, piece: None, begun });
             }
             match self.advance(core, coder) {
-                Ok(None) if self.encoding.is_none() => return None,
+                Ok(None) if self.encoding.is_none() && self.encoded.is_none() => return None,
                 Ok(None) => {}
-                Ok(Some((numbers, batch))) => {
-                    return Some(Made { numbers, batch: Some(batch), begun });
+                Ok(Some((numbers, piece))) => {
+                    return Some(Made { numbers, piece: Some(piece), begun });
                 }
                 Err(error) => self.start_over(core, coder, &error),
             }
         }
     }
 
-    /// Waits for the batch that is being encoded, starts the next, and fetches the first.
+    /// Fetches the next piece of what has been encoded. If there is none, waits for the batch that is being encoded, and starts
+    /// the next.
     fn advance<'d>(
         &mut self,
         core: &'d Core,
         coder: &mut Option<Coder<'d>>,
-    ) -> Result<Option<(Range<u64>, Batch)>, CoderError> {
-        let key = self.job.key();
-        let unfit = coder.take_if(|coder| !coder.is_for(&key, self.most));
+    ) -> Result<Option<(Range<u64>, Piece)>, CoderError> {
+        let (key, piece) = (self.job.key(), self.job.piece.min(self.most));
+        let blocks = (self.most, piece);
+        let unfit = coder.take_if(|coder| !coder.is_for(&key, blocks));
         // Its memory is needed for the next.
         drop(unfit);
         let coder = match coder {
             Some(coder) => coder,
-            None => coder.insert(Coder::new(core, key, self.most)?),
+            None => coder.insert(Coder::new(core, key, blocks)?),
         };
+        if let Some((numbers, first, encoded)) = &mut self.encoded {
+            let end = numbers.end.min(numbers.start + u64::from(piece));
+            let now = numbers.start..end;
+            let some = *first..*first + (end - numbers.start) as usize;
+            let lens = now.clone().map(|number| self.job.block(number).1);
+            let piece = coder.fetch(encoded, some.clone(), lens)?;
+            (numbers.start, *first) = (end, some.end);
+            self.encoded.take_if(|(numbers, ..)| numbers.is_empty());
+            return Ok(Some((now, piece)));
+        }
         if let Some(numbers) = &self.encoding {
             let encoded = coder.wait()?;
-            self.encoded = Some((numbers.clone(), encoded));
+            self.encoded = Some((numbers.clone(), 0, encoded));
             self.encoding = None;
         }
         if let Some(numbers) = self.take(self.most) {
             self.encoding = Some(numbers.clone());
             coder.start(self.job, numbers)?;
         }
-        let Some((numbers, encoded)) = &self.encoded else { return Ok(None) };
-        let lens = numbers.clone().map(|number| self.job.block(number).1);
-        let batch = coder.fetch(encoded, lens)?;
-        Ok(self.encoded.take().map(|(numbers, _)| (numbers, batch)))
+        Ok(None)
     }
 
     /// Up to `most` blocks that are left.
@@ -135,7 +151,7 @@ impl<'a> Slot<'a> {
     /// After an error: what is being encoded is encoded again, by fewer blocks at once if there was too little memory, or else
     /// by the host.
     fn start_over(&mut self, core: &Core, coder: &mut Option<Coder<'_>>, error: &CoderError) {
-        let encoded = self.encoded.take().map(|(numbers, _)| numbers);
+        let encoded = self.encoded.take().map(|(numbers, ..)| numbers);
         for numbers in [self.encoding.take(), encoded].into_iter().flatten() {
             self.left.push_front(numbers);
         }
@@ -143,5 +159,12 @@ impl<'a> Slot<'a> {
         core.trim();
         let has_memory = !matches!(error, CoderError::Device(DeviceError::OutOfMemory { .. }));
         self.most = if has_memory { 0 } else { self.most / 2 };
+    }
+}
+
+/// Waits until a piece has been written, and takes its memory back.
+fn take_back(coder: &mut Option<Coder<'_>>, outlet: &Outlet) {
+    if let (Ok(memory), Some(coder)) = (outlet.written.recv(), coder) {
+        coder.pinned.push(memory);
     }
 }

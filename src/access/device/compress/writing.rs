@@ -1,4 +1,4 @@
-//! Brings encoded batches to the output, in order.
+//! Brings encoded blocks to the output, in order.
 
 use std::array;
 use std::io::Write;
@@ -38,7 +38,7 @@ pub(super) struct Writing<'a, S> {
 /// The ends of a thread's channels on the side of the calling thread.
 pub(super) struct Inlet {
     pub(super) made: Receiver<Made>,
-    /// The memory of batches that have been written.
+    /// The memory of pieces that have been written.
     pub(super) written: Sender<HostMemory>,
 }
 
@@ -56,7 +56,7 @@ impl<'a, S: Sink> Writing<'a, S> {
             while !has_ended {
                 let made = self.next(made)?;
                 has_ended = self.job.ends_batch(made.numbers.end);
-                let memory = self.batch(made)?;
+                let memory = self.piece(made)?;
                 // Without a receiver, nothing comes after it.
                 memory.map(|memory| written.send(memory));
             }
@@ -89,13 +89,13 @@ impl<'a, S: Sink> Writing<'a, S> {
 
     /// Writes blocks. Those of which the device has made nothing, or nothing that arrives right, are encoded by the host.
     /// Returns the memory that they have come in.
-    fn batch(&mut self, Made { numbers, batch, begun }: Made) -> Result<Option<HostMemory>, Error> {
-        let encoded = batch.as_ref().map_or(&[][..], |batch| &batch.blocks);
+    fn piece(&mut self, Made { numbers, piece, begun }: Made) -> Result<Option<HostMemory>, Error> {
+        let encoded = piece.as_ref().map_or(&[][..], |piece| &piece.blocks);
         let count = numbers.end - numbers.start;
         let mut by_device: Vec<_> =
             (0..count).map(|at| encoded.get(at as usize).is_some_and(Option::is_some)).collect();
         let mut blocks = self.host.complete(numbers.clone(), encoded)?;
-        let bytes = batch.as_ref().map_or(&[][..], |batch| &batch.bytes);
+        let bytes = piece.as_ref().map_or(&[][..], |piece| &piece.bytes);
         let len = loop {
             let layout = Layout::new(&self.frames, &blocks, numbers.end == self.job.blocks())?;
             let room = self.sink.room(layout.len)?;
@@ -113,16 +113,17 @@ impl<'a, S: Sink> Writing<'a, S> {
         let contents: u64 = blocks.iter().map(|block| u64::from(block.content_len)).sum();
         self.done = (self.done.0 + contents, self.done.1 + len as u64);
         if let Some(statistics) = &self.job.statistics {
+            let ended = u64::from(self.job.ends_batch(numbers.end));
             let done = numbers.zip(&by_device).filter(|(_, by_device)| **by_device);
             let lens = done.map(|(number, _)| u64::from(self.job.block(number).1));
             let (blocks, bytes) = lens.fold((0, 0), |(count, sum), len| (count + 1, sum + len));
             statistics.device_batch(begun, blocks, bytes, self.core.pool().high_water());
             statistics.on_device(|device| {
-                device.batches += 1;
+                device.batches += ended;
                 device.left += count - blocks;
             });
         }
-        Ok(batch.map(|batch| batch.bytes))
+        Ok(piece.map(|piece| piece.bytes))
     }
 }
 

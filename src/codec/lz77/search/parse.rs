@@ -36,6 +36,17 @@ pub enum Search {
     Optimal(Effort),
 }
 
+impl Search {
+    /// Whether devices sort the positions of a segment to find what this search compares.
+    pub(crate) fn sorts(self) -> bool {
+        use Search::{Double, Greedy, GreedyLarge, Lazy4, Lazy8, Lazy32, Lazy64, None, Optimal};
+        match self {
+            None | Greedy | GreedyLarge | Double => false,
+            Lazy4 | Lazy8 | Lazy32 | Lazy64 | Optimal(_) => true,
+        }
+    }
+}
+
 type GreedyTable = Tagged<1, 6, 15>;
 type GreedyLargeTable = Tagged<1, 6, 16>;
 type DoubleTable = Tagged<2, 6, 17>;
