@@ -62,6 +62,9 @@ const LEVELS: [Row; 9] = {
     ]
 };
 
+/// The first level at which the pipeline `fse` gives each chunk tables of its own.
+const FSE_OWN_TABLES: u8 = 6;
+
 impl Level {
     /// The smallest level, the fastest.
     pub const MIN: Self = Self(1);
@@ -109,10 +112,11 @@ impl Level {
             Pipeline::Lzh => Codec::Lz77(lz77::Params { fse: false, ..lz77 }),
             Pipeline::Lzf => Codec::Lz77(lz77::Params { fse: true, ..lz77 }),
             Pipeline::Fse => {
-                // There are no matches, so windows do not matter. Many short chunks that share tables keep a device
-                // busy.
+                // There are no matches, so windows do not matter. Many short chunks keep a device busy. Tables of their
+                // own make typed data 5% smaller; chunks that share them are decoded 1.3 times as fast.
                 let lz77 = lz77.with_window(MIN_CHUNK_LOG);
-                Codec::Lz77(lz77::Params { search: Search::None, fse: true, ..lz77 })
+                let group_log = if self.0 < FSE_OWN_TABLES { lz77.group_log } else { 0 };
+                Codec::Lz77(lz77::Params { search: Search::None, fse: true, group_log, ..lz77 })
             }
             Pipeline::Bwt if self == Self::MAX => {
                 let quick = lz77::Params { search: Search::Double, fse: false, ..lz77 };
