@@ -1,8 +1,9 @@
 //! Samples of blocks whose units have lists of their values.
 //!
-//! A piece of a block would have a list of its own, much longer for its length than that of a unit. So the whole block is
-//! filtered, and pieces are taken of what becomes of it, from each quarter of a unit alike. Few of them would meet a short
-//! list, so lists count by themselves.
+//! A piece of a block would have a list of its own, much longer for its length than that of a unit. So a whole unit is
+//! filtered, and pieces are taken of what becomes of it, from each quarter alike. Few of them would meet a short list, so lists
+//! count by themselves. A codec that works on whole blocks has contexts that reach over units, so that all of them are
+//! filtered for it.
 
 use super::super::{FilterChain, Stage, UNIT_LOG, dictionary};
 use super::{Chooser, PARTS, PIECES, Sample, apply, places};
@@ -11,7 +12,7 @@ use crate::codec::{OutOfMemory, reserve};
 /// The most bytes of lists that the codec encodes.
 const MAX_ENCODED: usize = 1 << 15;
 
-/// The lists of a block.
+/// The lists of units.
 #[derive(Default)]
 pub(super) struct Lists {
     bytes: Vec<u8>,
@@ -29,18 +30,22 @@ impl Lists {
 
 impl Chooser {
     /// Chains for `contents` that begin with a list of values of `width` bytes; none if there are too many values. If they are
-    /// floats with so many `digits` behind the point, the list has integers.
+    /// floats with so many `digits` behind the point, the list has integers. `has_tables` is as for [`Chooser::choose`].
     pub(super) fn chains_with_lists(
         &mut self,
         contents: &[u8],
-        width: u8,
-        digits: Option<u8>,
+        (width, digits): (u8, Option<u8>),
+        has_tables: bool,
     ) -> Result<Vec<FilterChain>, OutOfMemory> {
+        let units = match contents.len() >> UNIT_LOG {
+            whole @ 1.. if has_tables => &contents[whole / 2 << UNIT_LOG..][..1 << UNIT_LOG],
+            _ => contents,
+        };
         for index in [1, 2] {
             let dictionary = Stage::Dictionary { width, index, digits };
             let Some(alone) = FilterChain::new(&[dictionary]) else { continue };
             self.listed_by = None;
-            if !apply(&alone, contents, &mut self.listed, &mut self.unit)? {
+            if !apply(&alone, units, &mut self.listed, &mut self.unit)? {
                 continue;
             }
             self.listed_by = Some(dictionary);
@@ -62,7 +67,7 @@ impl Chooser {
         Ok(Vec::new())
     }
 
-    /// Moves the lists of the block to a place of their own.
+    /// Moves the lists to a place of their own.
     fn take_lists(&mut self, width: usize, index: usize) -> Result<(), OutOfMemory> {
         let lists = &mut self.lists;
         lists.sizes.clear();
@@ -79,11 +84,12 @@ impl Chooser {
         Ok(())
     }
 
-    /// Bytes that pieces of the block take after `chain`, which begins with the lists that it has. `None` if it has no such
-    /// lists, or is too short.
+    /// Bytes that pieces of a block of `block_len` bytes take after `chain`, which begins with the lists that its units have.
+    /// `None` if they have no such lists, or are too short.
     pub(super) fn encoded_with_lists(
         &mut self,
         chain: &FilterChain,
+        block_len: usize,
         sample: Sample,
         size: &mut impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
     ) -> Result<Option<usize>, OutOfMemory> {
@@ -113,7 +119,7 @@ impl Chooser {
             apply(then, all, &mut self.filtered, &mut self.unit)?;
             all = &self.filtered;
         }
-        let (piece_len, len) = (sample.piece_len(all.len()), sample.len(all.len()));
+        let (piece_len, len) = (sample.piece_len(block_len), sample.len(block_len));
         let quarter = piece_len / PARTS;
         reserve(&mut self.sample, len)?;
         self.sample.clear();

@@ -67,7 +67,7 @@ pub(crate) struct Chooser {
     unit: Vec<u8>,
     sample: Vec<u8>,
     glances: Vec<u8>,
-    /// The block with places in lists of its values, and zeros for these lists; and the stage that made them.
+    /// Units with places in lists of their values, and zeros for these lists; and the stage that made them.
     listed: Vec<u8>,
     listed_by: Option<Stage>,
     lists: listed::Lists,
@@ -131,7 +131,7 @@ impl Chooser {
         let ranked = tried.len();
         if let Some(width) = seen.of_few_values {
             let digits = glance::digits_for_lists(width, &self.glances);
-            tried.extend(self.chains_with_lists(contents, width, digits)?);
+            tried.extend(self.chains_with_lists(contents, (width, digits), has_tables)?);
         }
         if let Some(width) = seen.narrow {
             tried.extend(rows::chains(contents, width));
@@ -297,7 +297,7 @@ impl Chooser {
         size: &mut impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
     ) -> Result<usize, OutOfMemory> {
         if let Some(chain) = chain.filter(|chain| chain.has_dictionary()) {
-            let bytes = self.encoded_with_lists(chain, sample, size)?;
+            let bytes = self.encoded_with_lists(chain, contents.len(), sample, size)?;
             return Ok(bytes.unwrap_or(usize::MAX / 8));
         }
         let (piece_len, len) = (sample.piece_len(contents.len()), sample.len(contents.len()));
