@@ -16,7 +16,7 @@ use crate::gpu::model::budget::{Batches, BlockCost, batches};
 /// How many times as many threads encode as fill a device, if batches share it well.
 const MORE_SLOTS: u32 = 4;
 
-/// How many times as many blocks a batch has that is alone on a device.
+/// At most how many times as many blocks as batches that take turns a batch has that is alone on a device.
 const LONGER: u32 = 2;
 
 /// The threads of a device, each with a coder.
@@ -72,14 +72,15 @@ impl Encoders {
         let budget = budget_now(device, None).saturating_add(held).min(core.budget());
         let limits = device.limits();
         // They stay, so others get the rest.
-        let most = batches(limits, budget.min(limits.memory / 2), cost);
+        let half = budget.min(limits.memory / 2);
+        let most = batches(limits, half, cost);
         let Batches { slots, batch } = most.or_else(|| batches(limits, budget, cost))?;
-        if key.encodes_alone() {
-            // The device is full longer, and leaves less of it idle at the end of each kernel.
-            let in_memory = (budget.min(limits.memory / 2) / cost.memory.max(1)) as u32;
-            let in_buffer = (limits.max_buffer / cost.largest_buffer.max(1)) as u32;
-            let batch = (LONGER * slots * batch).min(in_memory).min(in_buffer).max(1);
-            return Some(Batches { slots: 1, batch });
+        let in_turns = slots * batch;
+        let room = (half / cost.memory.max(1)).min(limits.max_buffer / cost.largest_buffer.max(1));
+        let alone = room.min(u64::from(LONGER * in_turns)) as u32;
+        // The device is full longer, and leaves less of it idle at the end of each kernel.
+        if key.encodes_alone() && alone >= in_turns + in_turns / 3 {
+            return Some(Batches { slots: 1, batch: alone });
         }
         // More threads with shorter batches: each has a batch that is encoded, while it fetches another, and little is left
         // to fetch at the end.

@@ -23,7 +23,7 @@ use crate::pipeline::engine::Coded;
 use crate::pipeline::statistics::Statistics;
 use crate::stream::{EncodeBasis, ReadAt};
 
-/// Bytes of contents of blocks that come to the host at once.
+/// Bytes of contents of blocks that come to the host at once, if they are not checked.
 const PIECE: u64 = 64 << 20;
 
 /// Contents that the device compresses.
@@ -82,11 +82,17 @@ impl Job {
         if slots == 0 {
             return Ok(None);
         }
+        let in_memory = in_memory / slots;
+        // What is checked is checked batch by batch: few blocks take long beside a batch that is encoded.
+        let (longest, piece) = match options.verify {
+            true => (in_memory, in_memory),
+            false => (u64::MAX, (PIECE / u64::from(block_len)).max(1)),
+        };
         // Batches are equally long, and each thread has something to do.
         let blocks = contents.len.div_ceil(block_len.into());
-        let rounds = blocks.div_ceil(slots * u64::from(fitting.batch));
+        let rounds = blocks.div_ceil(slots * u64::from(fitting.batch).min(longest));
         let batch = blocks.div_ceil(slots * rounds);
-        let piece = (PIECE / u64::from(block_len)).max(1).min(batch).min(in_memory / slots);
+        let piece = piece.min(batch).min(in_memory);
         let checked = checking.map_or(0, |checking| checking.memory * piece);
         let memory = slots * (encoding.memory * batch + checked);
         let (slots, batch, piece) = (slots as u32, batch as u32, piece as u32);

@@ -38,7 +38,7 @@ impl Chooser {
         has_tables: bool,
     ) -> Result<Vec<FilterChain>, OutOfMemory> {
         let units = match contents.len() >> UNIT_LOG {
-            whole @ 1.. if has_tables => &contents[whole / 2 << UNIT_LOG..][..1 << UNIT_LOG],
+            whole @ 1.. if has_tables => &contents[(whole / 2) << UNIT_LOG..][..1 << UNIT_LOG],
             _ => contents,
         };
         for index in [1, 2] {
