@@ -16,7 +16,7 @@ use crate::gpu::model::budget::{Batches, BlockCost, batches};
 /// How many times as many threads encode as fill a device, if batches share it well.
 const MORE_SLOTS: u32 = 4;
 
-/// At most how many times as many blocks as batches that take turns a batch has that is alone on a device.
+/// A batch that is alone on a device has at most so many times as many blocks as all batches that take turns.
 const LONGER: u32 = 2;
 
 /// The threads of a device, each with a coder.
@@ -75,12 +75,12 @@ impl Encoders {
         let half = budget.min(limits.memory / 2);
         let most = batches(limits, half, cost);
         let Batches { slots, batch } = most.or_else(|| batches(limits, budget, cost))?;
-        let in_turns = slots * batch;
-        let room = (half / cost.memory.max(1)).min(limits.max_buffer / cost.largest_buffer.max(1));
-        let alone = room.min(u64::from(LONGER * in_turns)) as u32;
-        // The device is full longer, and leaves less of it idle at the end of each kernel.
-        if key.encodes_alone() && alone >= in_turns + in_turns / 3 {
-            return Some(Batches { slots: 1, batch: alone });
+        if key.encodes_alone() {
+            // The device is full longer, and leaves less of it idle at the end of each kernel.
+            let room = limits.max_buffer / cost.largest_buffer.max(1);
+            let room = room.min(half.max(cost.memory) / cost.memory.max(1));
+            let batch = room.min(u64::from(LONGER * slots * batch)) as u32;
+            return Some(Batches { slots: 1, batch });
         }
         // More threads with shorter batches: each has a batch that is encoded, while it fetches another, and little is left
         // to fetch at the end.
