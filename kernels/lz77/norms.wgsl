@@ -3,7 +3,7 @@
 // Every number here equals that of the CPU's encoder: equal counts give equal models.
 //
 // @pz_cost {
-//   threads: N/262144*3/2*64
+//   threads: N/65536*3/2*64
 //   passes: 2
 //   buffers: jobs=32, lz77_counts=N/65536*3072, lz77_models=N/65536*16512
 //   local_mem: 13312
