@@ -16,6 +16,10 @@ use crate::gpu::model::budget::{Batches, BlockCost, batches};
 /// How many times as many threads encode as fill a device, if batches share it well.
 const MORE_SLOTS: u32 = 4;
 
+/// The most bytes of contents of a batch that shares a device. All that are encoded at once end at about the same time, and
+/// the host has nothing to write until then.
+const SHORT: u32 = 32 << 20;
+
 /// A batch that is alone on a device has at most so many times as many blocks as all batches that take turns.
 const LONGER: u32 = 2;
 
@@ -85,7 +89,8 @@ impl Encoders {
         // More threads with shorter batches: each has a batch that is encoded, while it fetches another, and little is left
         // to fetch at the end.
         let times = MORE_SLOTS.min(batch);
-        Some(Batches { slots: times * slots, batch: batch / times })
+        let short = (SHORT / key.block_len).max(1);
+        Some(Batches { slots: times * slots, batch: (batch / times).min(short) })
     }
 
     /// Has `job` done by a thread for each outlet.
