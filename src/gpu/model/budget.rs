@@ -122,17 +122,37 @@ fn staging(limits: &Limits) -> u64 {
 
 /// Sizes the batches for blocks of this cost within `budget` bytes; `None` if not even one block fits.
 pub fn batches(limits: &Limits, budget: u64, block: &BlockCost) -> Option<Batches> {
+    batches_of(limits, budget, block, (MAX_SLOTS, TIMES_FULL))
+}
+
+/// [`batches`], but one batch at a time, with up to `times` as many blocks as all batches together would have.
+pub(crate) fn one_batch(
+    limits: &Limits,
+    budget: u64,
+    block: &BlockCost,
+    times: u64,
+) -> Option<Batches> {
+    batches_of(limits, budget, block, (1, times * TIMES_FULL))
+}
+
+/// Sizes up to `most` batches, which together fill the device up to `times_full` times over.
+fn batches_of(
+    limits: &Limits,
+    budget: u64,
+    block: &BlockCost,
+    (most, times_full): (u64, u64),
+) -> Option<Batches> {
     let in_buffer = limits.max_buffer / block.largest_buffer.max(1);
     if block.memory > budget || in_buffer == 0 {
         return None;
     }
     // A budget with room for just one block may lack room for its staging: few copies use all of that.
     let of_slot = block.memory.saturating_add(staging(limits)).max(1);
-    let slots = (budget / of_slot).clamp(1, MAX_SLOTS);
+    let slots = (budget / of_slot).clamp(1, most);
     let for_blocks = budget.saturating_sub(slots * staging(limits));
     let in_flight = (for_blocks / block.memory.max(1)).max(slots);
     let room = if limits.kind == Kind::Software { THREADS_PER_CORE } else { THREADS_PER_UNIT };
-    let full = u64::from(limits.compute_units.max(1)) * room * TIMES_FULL / slots;
+    let full = u64::from(limits.compute_units.max(1)) * room * times_full / slots;
     let batch = (in_flight / slots).min(in_buffer).min(full.div_ceil(block.threads.max(1)));
     // A plan counts the blocks of a batch, and the bytes before each, in 32 bits.
     Some(Batches { slots: slots as u32, batch: batch.clamp(1, 1 << 20) as u32 })

@@ -20,8 +20,7 @@ const PAGES: usize = 4 << 20;
 /// two outboxes in turns.
 pub(super) struct Coder<'d> {
     key: Key,
-    /// The most blocks that are encoded at once, and that come to the host at once.
-    blocks: (u32, u32),
+    most: Lengths,
     encoder: Encoder<'d>,
     device: &'d dyn Device,
     /// Copies from the outboxes.
@@ -31,8 +30,15 @@ pub(super) struct Coder<'d> {
     outboxes: [Outbox<'d>; 2],
     /// The one for the batch that was started last.
     last: usize,
-    /// Memory that pieces of batches come to the host in, from one job to the next.
+    /// Idle memory for pieces of batches. It stays from one job to the next.
     pub(super) pinned: Vec<HostMemory>,
+}
+
+/// How many blocks a batch has at most, and a piece of it that comes to the host at once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lengths {
+    pub(super) batch: u32,
+    pub(super) piece: u32,
 }
 
 /// What a coder is made for.
@@ -43,7 +49,7 @@ pub(super) struct Key {
     pub(super) verifies: bool,
 }
 
-/// A batch that has been encoded, and the number of its outbox.
+/// The blocks of a batch that have been encoded and are still to be fetched, and the number of their outbox.
 pub(super) struct Encoded {
     blocks: Vec<EncodedBlock>,
     outbox: usize,
@@ -91,10 +97,10 @@ impl Key {
         verifies.then(|| BlockCost::of(plan, block_len)).transpose()
     }
 
-    /// Whether the device is to have one batch at a time. Searches by sorting keep all of it busy, and are slower beside
-    /// other kernels, which take their part of the cache. Other searches leave much of it idle, which other batches use.
+    /// Whether the device is to have one batch at a time. Searches with many candidates keep all of it busy, and are slower
+    /// beside other kernels, which need the cache too. The others leave much of it idle, which other batches can use.
     pub(super) fn encodes_alone(&self) -> bool {
-        matches!(self.recipe.codec, Codec::Lz77(params) if params.search.sorts())
+        matches!(self.recipe.codec, Codec::Lz77(params) if params.search.has_many_candidates())
     }
 
     /// Bytes of an outbox for `blocks` blocks: as many as an encoder has for their payloads.
@@ -106,27 +112,27 @@ impl Key {
 }
 
 impl<'d> Coder<'d> {
-    /// A coder for up to so many blocks at once: to encode, and to bring to the host.
-    pub(super) fn new(core: &'d Core, key: Key, blocks: (u32, u32)) -> Result<Self, CoderError> {
+    /// A coder for up to so many blocks at once.
+    pub(super) fn new(core: &'d Core, key: Key, most: Lengths) -> Result<Self, CoderError> {
         let Key { recipe, block_len, verifies } = key;
         let device = core.pool();
-        let shape = Shape::new(blocks.0, block_len);
-        let bytes = key.outbox_bytes(device.limits(), blocks.0)?;
+        let shape = Shape::new(most.batch, block_len);
+        let bytes = key.outbox_bytes(device.limits(), most.batch)?;
         let outbox = || Outbox::new(device, bytes);
         let outboxes = [outbox()?, outbox()?];
         let payloads = Buffers { payloads: Some(outboxes[0].buffer), ..Buffers::default() };
         let encoder = Encoder::with_recipe(device, recipe, shape, payloads)?;
         let decoding = pipelines::decoding(&recipe);
-        let checker = || Decoder::new(device, decoding, block_len, blocks.1, Buffers::default());
+        let checker = || Decoder::new(device, decoding, block_len, most.piece, Buffers::default());
         let checker = verifies.then(checker).transpose()?;
         let queue = device.queue()?;
         let (last, pinned) = (0, Vec::new());
-        Ok(Self { key, blocks, encoder, device, queue, checker, outboxes, last, pinned })
+        Ok(Self { key, most, encoder, device, queue, checker, outboxes, last, pinned })
     }
 
     /// Whether it is made for this, and for at least so many blocks.
-    pub(super) fn is_for(&self, key: &Key, blocks: (u32, u32)) -> bool {
-        self.key == *key && self.blocks.0 >= blocks.0 && self.blocks.1 >= blocks.1
+    pub(super) fn is_for(&self, key: &Key, most: Lengths) -> bool {
+        self.key == *key && self.most.batch >= most.batch && self.most.piece >= most.piece
     }
 
     /// Starts to encode the blocks `numbers`. The payloads go to an outbox, from which the batch before the last has been
@@ -145,33 +151,27 @@ impl<'d> Coder<'d> {
         Ok(Encoded { blocks: self.encoder.wait()?, outbox: self.last })
     }
 
-    /// Copies the payloads of some blocks of a batch to pinned memory, and has the device decode them, if it is to check. The
-    /// blocks' contents have these lengths.
+    /// Takes the next blocks from a batch, whose contents have these lengths. Copies their payloads to pinned memory, and has
+    /// the device decode them, if it is to check.
     pub(super) fn fetch(
         &mut self,
-        Encoded { blocks, outbox }: &Encoded,
-        some: Range<usize>,
-        lens: impl Iterator<Item = u32>,
+        Encoded { blocks, outbox }: &mut Encoded,
+        lens: &[u32],
     ) -> Result<Piece, CoderError> {
         let outbox = self.outboxes[*outbox].buffer;
-        let blocks = &blocks[some];
+        let blocks: Vec<_> = blocks.drain(..lens.len()).collect();
         let places = || blocks.iter().filter_map(|block| block.payload);
         let start = places().map(|(start, _)| start).min().unwrap_or(0) & !3;
         let end = places().map(|(start, len)| start + u64::from(len)).max().unwrap_or(0);
         let len = end.saturating_sub(start).next_multiple_of(4) as usize;
-        let fits = self.pinned.iter().position(|bytes| bytes.len() >= len);
-        let mut bytes = match fits {
-            Some(at) => self.pinned.swap_remove(at),
-            None => {
-                // One that is too short gives way to a longer one.
-                self.pinned.pop();
-                self.device.host_memory(len.next_multiple_of(PAGES))?
-            }
+        let mut bytes = match self.pinned.pop().filter(|bytes| bytes.len() >= len) {
+            Some(bytes) => bytes,
+            None => self.device.host_memory(len.next_multiple_of(PAGES))?,
         };
         if len > 0 {
             self.queue.read(outbox, start, &mut bytes[..len])?;
         }
-        let sound = self.check(outbox, blocks, lens, (start, &bytes))?;
+        let sound = self.check(outbox, &blocks, lens, (start, &bytes))?;
         let here = |block: &EncodedBlock| {
             let payload = block.payload.map(|(at, len)| (at - start, len));
             EncodedBlock { payload, ..*block }
@@ -181,20 +181,20 @@ impl<'d> Coder<'d> {
         Ok(Piece { blocks: blocks.collect(), bytes })
     }
 
-    /// Decodes the payloads in an outbox, which are also on the host: the bytes from an offset on. Returns for each block
+    /// Decodes the payloads in an outbox. The host has `bytes`, which begin there at offset `from`. Returns for each block
     /// whether it is right.
     fn check(
         &mut self,
         outbox: BufferId,
         blocks: &[EncodedBlock],
-        lens: impl Iterator<Item = u32>,
+        lens: &[u32],
         (from, bytes): (u64, &[u8]),
     ) -> Result<Vec<bool>, CoderError> {
         let Some(checker) = &mut self.checker else { return Ok(vec![true; blocks.len()]) };
         checker.clear();
         let (position, filters) = (0, self.key.recipe.filter.chain());
         let mut places = Vec::with_capacity(blocks.len());
-        for (block, content_len) in blocks.iter().zip(lens) {
+        for (block, &content_len) in blocks.iter().zip(lens) {
             let Some((start, payload_len)) = block.payload else { continue };
             places.push(PayloadPlace { start, payload_len, content_len, position, filters });
             let payload = &bytes[(start - from) as usize..][..payload_len as usize];

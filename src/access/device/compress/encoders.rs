@@ -11,17 +11,18 @@ use super::job::Job;
 use super::slot::Outlet;
 use crate::access::device::Core;
 use crate::gpu::device::{Device, DeviceError, budget_now};
-use crate::gpu::model::budget::{Batches, BlockCost, batches};
+use crate::gpu::model::budget::{Batches, BlockCost, batches, one_batch};
 
 /// How many times as many threads encode as fill a device, if batches share it well.
 const MORE_SLOTS: u32 = 4;
 
-/// The most bytes of contents of a batch that shares a device. All that are encoded at once end at about the same time, and
-/// the host has nothing to write until then.
+/// The most bytes of contents in a batch that shares a device with others. Batches that begin together end together, and the
+/// longer they are, the longer the host has nothing to write.
 const SHORT: u32 = 32 << 20;
 
-/// A batch that is alone on a device has at most so many times as many blocks as all batches that take turns.
-const LONGER: u32 = 2;
+/// A batch that is alone on a device has at most so many times as many blocks as all batches that share it. It keeps the device
+/// full for longer, so that less of it is idle at the end of each kernel.
+const LONGER: u64 = 2;
 
 /// The threads of a device, each with a coder.
 #[derive(Default)]
@@ -77,15 +78,15 @@ impl Encoders {
         let limits = device.limits();
         // They stay, so others get the rest.
         let half = budget.min(limits.memory / 2);
-        let most = batches(limits, half, cost);
-        let Batches { slots, batch } = most.or_else(|| batches(limits, budget, cost))?;
+        let sized = |budget| match key.encodes_alone() {
+            true => one_batch(limits, budget, cost, LONGER),
+            false => batches(limits, budget, cost),
+        };
+        let most = sized(half).or_else(|| sized(budget))?;
         if key.encodes_alone() {
-            // The device is full longer, and leaves less of it idle at the end of each kernel.
-            let room = limits.max_buffer / cost.largest_buffer.max(1);
-            let room = room.min(half.max(cost.memory) / cost.memory.max(1));
-            let batch = room.min(u64::from(LONGER * slots * batch)) as u32;
-            return Some(Batches { slots: 1, batch });
+            return Some(most);
         }
+        let Batches { slots, batch } = most;
         // More threads with shorter batches: each has a batch that is encoded, while it fetches another, and little is left
         // to fetch at the end.
         let times = MORE_SLOTS.min(batch);

@@ -83,7 +83,7 @@ impl Job {
             return Ok(None);
         }
         let in_memory = in_memory / slots;
-        // What is checked is checked batch by batch: few blocks take long beside a batch that is encoded.
+        // The device checks whole batches: a few blocks would wait long beside the batch that it encodes.
         let (longest, piece) = match options.verify {
             true => (in_memory, in_memory),
             false => (u64::MAX, (PIECE / u64::from(block_len)).max(1)),

@@ -5,8 +5,8 @@
 //!                    copy        encode    download            copy
 //! ```
 //!
-//! Threads (`encoders`) take batches of blocks in turns, or one thread takes them all, where batches share a device badly. Each
-//! has one batch encoded while it fetches the payloads of the one before, a piece at a time, and has them checked (`slot`,
+//! Threads (`encoders`) take batches of blocks in turns. If batches would slow each other down, there is one thread. Each has
+//! a batch encoded while it fetches the payloads of the one before, a piece at a time, and has them checked (`slot`,
 //! `coder`). The calling thread (`writing`) lays out one piece after another in the output (`layout`, `sink`), and has all
 //! threads copy the payloads there. The bytes are those of
 //! [`compress`](crate::compress): what the device declines, or gets wrong, the host encodes (`blocks`). So it does everything if

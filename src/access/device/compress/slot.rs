@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender};
 
-use super::coder::{Coder, Encoded, Piece};
+use super::coder::{Coder, Encoded, Lengths, Piece};
 use super::job::Job;
 use crate::access::device::Core;
 use crate::clock::Instant;
@@ -22,8 +22,8 @@ pub(super) struct Slot<'a> {
     left: VecDeque<Range<u64>>,
     /// Those that are being encoded.
     encoding: Option<Range<u64>>,
-    /// Those that have been encoded, where the first of them is in their batch, and the batch, which is still on the device.
-    encoded: Option<(Range<u64>, usize, Encoded)>,
+    /// Those that have been encoded, and are still on the device.
+    encoded: Option<(Range<u64>, Encoded)>,
     /// The most blocks at once; 0 when the device is not to be used any more.
     most: u32,
 }
@@ -107,28 +107,27 @@ impl<'a> Slot<'a> {
         core: &'d Core,
         coder: &mut Option<Coder<'d>>,
     ) -> Result<Option<(Range<u64>, Piece)>, CoderError> {
-        let (key, piece) = (self.job.key(), self.job.piece.min(self.most));
-        let blocks = (self.most, piece);
-        let unfit = coder.take_if(|coder| !coder.is_for(&key, blocks));
+        let key = self.job.key();
+        let most = Lengths { batch: self.most, piece: self.job.piece.min(self.most) };
+        let unfit = coder.take_if(|coder| !coder.is_for(&key, most));
         // Its memory is needed for the next.
         drop(unfit);
         let coder = match coder {
             Some(coder) => coder,
-            None => coder.insert(Coder::new(core, key, blocks)?),
+            None => coder.insert(Coder::new(core, key, most)?),
         };
-        if let Some((numbers, first, encoded)) = &mut self.encoded {
-            let end = numbers.end.min(numbers.start + u64::from(piece));
+        if let Some((numbers, encoded)) = &mut self.encoded {
+            let end = numbers.end.min(numbers.start + u64::from(most.piece));
             let now = numbers.start..end;
-            let some = *first..*first + (end - numbers.start) as usize;
-            let lens = now.clone().map(|number| self.job.block(number).1);
-            let piece = coder.fetch(encoded, some.clone(), lens)?;
-            (numbers.start, *first) = (end, some.end);
-            self.encoded.take_if(|(numbers, ..)| numbers.is_empty());
+            let lens: Vec<_> = now.clone().map(|number| self.job.block(number).1).collect();
+            let piece = coder.fetch(encoded, &lens)?;
+            numbers.start = end;
+            self.encoded.take_if(|(numbers, _)| numbers.is_empty());
             return Ok(Some((now, piece)));
         }
         if let Some(numbers) = &self.encoding {
             let encoded = coder.wait()?;
-            self.encoded = Some((numbers.clone(), 0, encoded));
+            self.encoded = Some((numbers.clone(), encoded));
             self.encoding = None;
         }
         if let Some(numbers) = self.take(self.most) {
@@ -151,7 +150,7 @@ impl<'a> Slot<'a> {
     /// After an error: what is being encoded is encoded again, by fewer blocks at once if there was too little memory, or else
     /// by the host.
     fn start_over(&mut self, core: &Core, coder: &mut Option<Coder<'_>>, error: &CoderError) {
-        let encoded = self.encoded.take().map(|(numbers, ..)| numbers);
+        let encoded = self.encoded.take().map(|(numbers, _)| numbers);
         for numbers in [self.encoding.take(), encoded].into_iter().flatten() {
             self.left.push_front(numbers);
         }

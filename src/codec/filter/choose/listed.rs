@@ -1,9 +1,8 @@
 //! Samples of blocks whose units have lists of their values.
 //!
-//! A piece of a block would have a list of its own, much longer for its length than that of a unit. So a whole unit is
-//! filtered, and pieces are taken of what becomes of it, from each quarter alike. Few of them would meet a short list, so lists
-//! count by themselves. A codec that works on whole blocks has contexts that reach over units, so that all of them are
-//! filtered for it.
+//! A piece of a block would have a list of its own, much longer for its length than that of a unit. So one whole unit is
+//! filtered, and pieces are taken of the result, from each quarter alike. Few of them would meet a short list, so lists count
+//! by themselves. For a codec that works on whole blocks, all units are filtered: its contexts reach from one to another.
 
 use super::super::{FilterChain, Stage, UNIT_LOG, dictionary};
 use super::{Chooser, PARTS, PIECES, Sample, apply, places};
@@ -34,7 +33,8 @@ impl Chooser {
     pub(super) fn chains_with_lists(
         &mut self,
         contents: &[u8],
-        (width, digits): (u8, Option<u8>),
+        width: u8,
+        digits: Option<u8>,
         has_tables: bool,
     ) -> Result<Vec<FilterChain>, OutOfMemory> {
         let units = match contents.len() >> UNIT_LOG {

@@ -67,7 +67,7 @@ pub(crate) struct Chooser {
     unit: Vec<u8>,
     sample: Vec<u8>,
     glances: Vec<u8>,
-    /// Units with places in lists of their values, and zeros for these lists; and the stage that made them.
+    /// Units that a stage has listed: places in the lists of their values, and zeros in place of the lists. And that stage.
     listed: Vec<u8>,
     listed_by: Option<Stage>,
     lists: listed::Lists,
@@ -131,7 +131,7 @@ impl Chooser {
         let ranked = tried.len();
         if let Some(width) = seen.of_few_values {
             let digits = glance::digits_for_lists(width, &self.glances);
-            tried.extend(self.chains_with_lists(contents, (width, digits), has_tables)?);
+            tried.extend(self.chains_with_lists(contents, width, digits, has_tables)?);
         }
         if let Some(width) = seen.narrow {
             tried.extend(rows::chains(contents, width));

@@ -37,8 +37,8 @@ pub enum Search {
 }
 
 impl Search {
-    /// Whether devices sort the positions of a segment to find what this search compares.
-    pub(crate) fn sorts(self) -> bool {
+    /// Whether it compares most positions with four candidates or more.
+    pub(crate) fn has_many_candidates(self) -> bool {
         use Search::{Double, Greedy, GreedyLarge, Lazy4, Lazy8, Lazy32, Lazy64, None, Optimal};
         match self {
             None | Greedy | GreedyLarge | Double => false,
