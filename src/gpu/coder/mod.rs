@@ -323,6 +323,11 @@ impl<'d> Encoder<'d> {
         Ok(())
     }
 
+    /// Others encode on the device at the same time: see [`set_beside_others`](crate::gpu::device::Queue::set_beside_others).
+    pub(crate) fn set_beside_others(&mut self) {
+        self.batch.queue.set_beside_others();
+    }
+
     /// Encodes one block for each entry of `lens`, the length of its contents in bytes (at least 1).
     ///
     /// # Errors

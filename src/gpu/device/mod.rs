@@ -492,6 +492,10 @@ pub trait Queue: Send {
     /// queue pins more where that is faster, and some drivers do that only after all running kernels have ended.
     fn set_pinned_is_fixed(&mut self, _is_fixed: bool) {}
 
+    /// The kernels of this queue run beside those of others. Devices that can have them agree in how they divide what they
+    /// share do so, for kernels of other queues too if they are the same.
+    fn set_beside_others(&mut self) {}
+
     /// The times of the dispatches that have finished since the last call, in order; empty if timing is off or
     /// unsupported.
     fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError>;

@@ -123,6 +123,12 @@ impl Queue for SharedQueue<'_> {
         }
     }
 
+    fn set_beside_others(&mut self) {
+        if let Some(queue) = &mut *self.lock() {
+            queue.set_beside_others();
+        }
+    }
+
     fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError> {
         self.with(|queue| queue.take_times())
     }

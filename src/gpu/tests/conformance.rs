@@ -12,7 +12,8 @@ fn devices_do_what_they_must() {
     each_device(|device| {
         copies(device);
         copies_of_what_is_filled_in(device);
-        dispatches(device);
+        dispatches(device, false);
+        dispatches(device, true);
         more_groups_than_a_row(device);
         copies_of_its_own_host_memory(device);
         times(device);
@@ -104,8 +105,11 @@ fn count_up<'a>(buffers: &'a [BufferId], args: &'a [u32], groups: u32) -> Dispat
 }
 
 /// Arguments, constants, and many dispatches in a row.
-fn dispatches(device: &dyn Device) {
+fn dispatches(device: &dyn Device, are_beside_others: bool) {
     let mut queue = device.queue().unwrap();
+    if are_beside_others {
+        queue.set_beside_others();
+    }
     let buffer = device.allocate(400).unwrap();
     let expected = |factor, add| (0..100u32).map(|i| i * factor + add).collect::<Vec<_>>();
     for factor in 0..150 {

@@ -366,6 +366,10 @@ impl<D: Device> Queue for FaultyQueue<'_, D> {
         self.queue.set_pinned_is_fixed(is_fixed);
     }
 
+    fn set_beside_others(&mut self) {
+        self.queue.set_beside_others();
+    }
+
     fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError> {
         self.queue.take_times()
     }

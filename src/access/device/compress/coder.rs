@@ -121,7 +121,10 @@ impl<'d> Coder<'d> {
         let outbox = || Outbox::new(device, bytes);
         let outboxes = [outbox()?, outbox()?];
         let payloads = Buffers { payloads: Some(outboxes[0].buffer), ..Buffers::default() };
-        let encoder = Encoder::with_recipe(device, recipe, shape, payloads)?;
+        let mut encoder = Encoder::with_recipe(device, recipe, shape, payloads)?;
+        if !key.encodes_alone() {
+            encoder.set_beside_others();
+        }
         let decoding = pipelines::decoding(&recipe);
         let checker = || Decoder::new(device, decoding, block_len, most.piece, Buffers::default());
         let checker = verifies.then(checker).transpose()?;

@@ -110,6 +110,7 @@ functions! {
     );
     optional fn cuDeviceGetUuid(*mut [u8; 16], c_int);
     optional fn cuFuncLoad(Raw);
+    optional fn cuFuncSetAttribute(Raw, c_int, c_int);
     optional fn cuFuncGetParamInfo(Raw, usize, *mut usize, *mut usize);
     optional fn cuStreamWaitValue32_v2(Raw, u64, u32, c_uint);
 }
@@ -127,6 +128,7 @@ pub(super) const COMPUTE_MODE_PROHIBITED: c_int = 2;
 // Attributes of functions.
 pub(super) const FUNCTION_MAX_THREADS: c_int = 0;
 pub(super) const FUNCTION_SHARED_MEMORY: c_int = 1;
+pub(super) const FUNCTION_PERCENT_OF_SHARED_MEMORY: c_int = 9;
 
 // Attributes of pointers.
 pub(super) const POINTER_MEMORY_TYPE: c_int = 2;

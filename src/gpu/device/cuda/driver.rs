@@ -107,6 +107,10 @@ impl Driver for CudaDriver {
         self.programs.function(self, work)
     }
 
+    fn runs_beside_others(&self, kernel: &Arc<Function>) -> Result<(), DeviceError> {
+        kernel.set_half_aside()
+    }
+
     unsafe fn launch(
         &self,
         stream: &Stream,

@@ -5,7 +5,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::api::{self, Cuda, Raw};
+use super::api::{self, Cuda, FUNCTION_PERCENT_OF_SHARED_MEMORY, Raw};
 use crate::gpu::device::DeviceError;
 use crate::gpu::device::in_order::Pinned;
 
@@ -433,6 +433,19 @@ impl Function {
         let code = unsafe { (cuda.cuFuncGetAttribute)(&raw mut value, what, self.raw) };
         cuda.check("cuFuncGetAttribute", code)?;
         Ok(value)
+    }
+
+    /// Has half of a multiprocessor's shared memory set aside where it runs; the rest is its cache. By default the driver
+    /// sets aside what each kernel needs. But a multiprocessor runs kernels side by side only if that is the same for them:
+    /// at level 3, 24 batches at a time are compressed 7% faster on an H200 if it is so for all of their kernels, and 10%
+    /// slower if it is so for some. Alone, they would be up to 3% slower.
+    pub(super) fn set_half_aside(&self) -> Result<(), DeviceError> {
+        let cuda = self.context.cuda;
+        let Some(set) = cuda.cuFuncSetAttribute else { return Ok(()) };
+        let _current = self.context.enter()?;
+        // SAFETY: the function is valid.
+        let code = unsafe { set(self.raw, FUNCTION_PERCENT_OF_SHARED_MEMORY, 50) };
+        cuda.check("cuFuncSetAttribute", code)
     }
 
     /// The sizes of its parameters in bytes; `None` if the driver cannot tell.

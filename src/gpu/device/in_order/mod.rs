@@ -101,6 +101,12 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
     /// The entry point that `work` names, compiled if it is not compiled yet.
     fn kernel(&self, work: &Dispatch<'_>) -> Result<Self::Kernel, DeviceError>;
 
+    /// Has a kernel agree with others in how they divide what they share, so that they can run side by side.
+    fn runs_beside_others(&self, kernel: &Self::Kernel) -> Result<(), DeviceError> {
+        let _ = kernel;
+        Ok(())
+    }
+
     /// Starts a kernel. If it is `timed`, [`Self::time`] tells how long it took.
     ///
     /// # Safety

@@ -232,7 +232,11 @@ impl<D: Driver> InFlight<D> {
         }
         let key = (ProgramKey::new(work.kernel, work.threads, work.defines), work.entry);
         if !self.kernels.contains_key(&key) {
-            self.kernels.insert(key.clone(), shared.driver.kernel(work)?);
+            let kernel = shared.driver.kernel(work)?;
+            if self.is_beside_others {
+                shared.driver.runs_beside_others(&kernel)?;
+            }
+            self.kernels.insert(key.clone(), kernel);
         }
         let kernel = &self.kernels[&key];
         let turn = shared.driver.turn(until)?;
@@ -455,6 +459,12 @@ impl<D: Driver> Queue for InOrderQueue<D> {
 
     fn set_timing(&mut self, on: bool) {
         self.timing = on;
+    }
+
+    fn set_beside_others(&mut self) {
+        if let Some(work) = &mut self.work {
+            work.is_beside_others = true;
+        }
     }
 
     fn set_pinned_is_fixed(&mut self, is_fixed: bool) {

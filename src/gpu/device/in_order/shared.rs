@@ -51,6 +51,8 @@ pub(in crate::gpu::device) struct InFlight<D: Driver> {
     pub(super) ahead: Option<(BufferId, u64, u64)>,
     /// The most pieces of pinned memory to make in each direction.
     pub(super) max_pieces: usize,
+    /// Whether kernels run beside those of other queues.
+    pub(super) is_beside_others: bool,
     /// Dispatches whose times have not been read.
     pub(super) timed: VecDeque<D::Event>,
     pub(super) kernels: HashMap<(ProgramKey, &'static str), D::Kernel>,
@@ -67,6 +69,7 @@ impl<D: Driver> InFlight<D> {
             downloads: Vec::new(),
             ahead: None,
             max_pieces: PIECES,
+            is_beside_others: false,
             timed: VecDeque::new(),
             kernels: HashMap::new(),
             stream,
