@@ -1,22 +1,22 @@
 //! Reusable memory: fresh pages cost about as much as decoding into them.
 //!
-//! Long buffers get mappings of their own, in huge pages if the system has them. Huge pages cost a fraction of small
-//! ones, and the thread that first touches a page pays for it, not the one that hands out buffers.
+//! Long buffers are in huge pages if the system has them ([`slab`](super::slab)). Huge pages cost a fraction of small ones,
+//! and the thread that first touches a page pays for it, not the one that hands out buffers.
 
 use std::io::{self, Read};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use memmap2::MmapMut;
-
 use crate::format::Fault;
 use crate::pages::advise_huge_pages;
+#[cfg(target_os = "linux")]
+use crate::pipeline::slab::Part;
 
 /// The most memory to allocate at first for a length that the input merely claims.
 const FIRST_STEP: usize = 1 << 20;
 
-/// From this length on, memory gets a mapping of its own: half a huge page, because adjacent mappings share pages.
-const MIN_MAPPED: usize = 1 << 20;
+/// From this length on, memory is part of a mapping: half a huge page.
+const MIN_PART: usize = 1 << 20;
 
 /// A byte buffer that never shrinks and never clears its bytes: whoever sets the length fills it.
 #[derive(Debug, Default)]
@@ -28,21 +28,20 @@ pub(crate) struct Buffer {
 #[derive(Debug)]
 enum Memory {
     Heap(Vec<u8>),
-    Mapped(MmapMut),
+    #[cfg(target_os = "linux")]
+    Part(Part),
 }
 
 impl Memory {
     /// `len` zero bytes, which the system gives page by page when they are first touched.
     fn zeroed(len: usize) -> Result<Self, Fault> {
-        // WebAssembly has no such mappings.
-        if len < MIN_MAPPED || cfg!(target_family = "wasm") {
-            return Ok(Self::Heap(zeroed(len)?));
-        }
-        let map = MmapMut::map_anon(len).map_err(|_| Fault::OutOfMemory(len as u64))?;
-        // The system may ignore this.
         #[cfg(target_os = "linux")]
-        let _ = map.advise(memmap2::Advice::HugePage);
-        Ok(Self::Mapped(map))
+        if len >= MIN_PART
+            && let Some(part) = Part::zeroed(len)
+        {
+            return Ok(Self::Part(part));
+        }
+        Ok(Self::Heap(zeroed(len)?))
     }
 }
 
@@ -58,7 +57,8 @@ impl Deref for Memory {
     fn deref(&self) -> &[u8] {
         match self {
             Self::Heap(bytes) => bytes,
-            Self::Mapped(bytes) => bytes,
+            #[cfg(target_os = "linux")]
+            Self::Part(bytes) => bytes,
         }
     }
 }
@@ -67,7 +67,8 @@ impl DerefMut for Memory {
     fn deref_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Heap(bytes) => bytes,
-            Self::Mapped(bytes) => bytes,
+            #[cfg(target_os = "linux")]
+            Self::Part(bytes) => bytes,
         }
     }
 }
@@ -229,10 +230,11 @@ mod tests {
 
     #[test]
     fn long_and_short_buffers_begin_as_zeros_and_keep_what_they_hold() {
-        for len in [1, MIN_MAPPED - 1, MIN_MAPPED, 5 << 20] {
+        for len in [1, MIN_PART - 1, MIN_PART, 5 << 20] {
             let mut buffer = Buffer::default();
             assert!(buffer.set_len(len).unwrap().iter().all(|&byte| byte == 0));
-            assert_eq!(matches!(buffer.bytes, Memory::Mapped(_)), len >= MIN_MAPPED);
+            #[cfg(target_os = "linux")]
+            assert_eq!(matches!(buffer.bytes, Memory::Part(_)), len >= MIN_PART);
             buffer[len - 1] = 7;
             buffer.truncate(len / 2);
             assert_eq!(buffer.len(), len / 2);

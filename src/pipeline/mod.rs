@@ -44,6 +44,8 @@ pub(crate) mod rate_cache;
 mod registry;
 pub(crate) mod sample;
 pub(crate) mod scheduler;
+#[cfg(target_os = "linux")]
+mod slab;
 pub(crate) mod statistics;
 pub(crate) mod throughput;
 pub(crate) mod workload;
