@@ -15,9 +15,6 @@ use crate::pipeline::slab::Part;
 /// The most memory to allocate at first for a length that the input merely claims.
 const FIRST_STEP: usize = 1 << 20;
 
-/// From this length on, memory is part of a mapping: half a huge page.
-const MIN_PART: usize = 1 << 20;
-
 /// A byte buffer that never shrinks and never clears its bytes: whoever sets the length fills it.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
@@ -36,9 +33,7 @@ impl Memory {
     /// `len` zero bytes, which the system gives page by page when they are first touched.
     fn zeroed(len: usize) -> Result<Self, Fault> {
         #[cfg(target_os = "linux")]
-        if len >= MIN_PART
-            && let Some(part) = Part::zeroed(len)
-        {
+        if let Some(part) = Part::zeroed(len) {
             return Ok(Self::Part(part));
         }
         Ok(Self::Heap(zeroed(len)?))
@@ -230,11 +225,11 @@ mod tests {
 
     #[test]
     fn long_and_short_buffers_begin_as_zeros_and_keep_what_they_hold() {
-        for len in [1, MIN_PART - 1, MIN_PART, 5 << 20] {
+        for len in [1, (1 << 20) - 1, 1 << 20, 5 << 20] {
             let mut buffer = Buffer::default();
             assert!(buffer.set_len(len).unwrap().iter().all(|&byte| byte == 0));
             #[cfg(target_os = "linux")]
-            assert_eq!(matches!(buffer.bytes, Memory::Part(_)), len >= MIN_PART);
+            assert_eq!(matches!(buffer.bytes, Memory::Part(_)), len >= 1 << 20);
             buffer[len - 1] = 7;
             buffer.truncate(len / 2);
             assert_eq!(buffer.len(), len / 2);

@@ -18,6 +18,7 @@
 //! | [`modules`] | modules of frames: whether they may run, and what runs them |
 //! | [`memory`] | how many workers and blocks in flight a memory limit permits |
 //! | [`buffer`] | reusable memory |
+//! | `slab` | long pieces of fresh memory that share a mapping |
 //! | [`statistics`] | what a run did |
 //! | [`auto`] | chooses between the CPU alone and a GPU beside it |
 //! | [`registry`] | the devices to choose from |

@@ -6,15 +6,22 @@
 
 use std::ops::{Deref, DerefMut, Range};
 use std::slice;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
+use std::thread;
 
 use memmap2::{Advice, MmapMut, MmapRaw, UncheckedAdvice};
 
 /// The usual length of a huge page.
 const HUGE_PAGE: usize = 2 << 20;
 
+/// What the length of a part is rounded up to: half a huge page, so that short parts need not have one each.
+const UNIT: usize = 1 << 20;
+
 /// How many parts as long as the first a mapping has room for. What is not used takes addresses, and no memory.
 const PARTS: usize = 16;
+
+/// How often to try to lock [`NEWEST`].
+const MOST_TRIES: u32 = 10_000;
 
 /// The mapping that has room for more parts, and where that begins.
 static NEWEST: Mutex<(Weak<MmapRaw>, usize)> = Mutex::new((Weak::new(), 0));
@@ -27,12 +34,14 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// `len` zero bytes, in huge pages if the system has them, and which it gives when they are first touched; `None` if it
-    /// refuses.
+    /// `len` zero bytes, in huge pages if the system has them, which it gives when they are first touched. `None` if it
+    /// refuses, and for short lengths, which the heap serves well.
     pub(super) fn zeroed(len: usize) -> Option<Self> {
-        // Parts share no page, so that each can be given back.
-        let room = len.checked_next_multiple_of(HUGE_PAGE)?;
-        let mut newest = NEWEST.lock().unwrap_or_else(PoisonError::into_inner);
+        if len < UNIT {
+            return None;
+        }
+        let room = len.checked_next_multiple_of(UNIT)?;
+        let mut newest = newest()?;
         let (mapping, start) = match newest.0.upgrade() {
             Some(mapping) if mapping.len() - newest.1 >= room => (mapping, newest.1),
             _ => {
@@ -47,6 +56,19 @@ impl Part {
         *newest = (Arc::downgrade(&mapping), start + room);
         Some(Self { mapping, range: start..start + len })
     }
+}
+
+/// Locks [`NEWEST`]; `None` if that does not succeed for long. Another thread needs it for a few microseconds, but in the
+/// child of a fork that thread does not exist.
+fn newest() -> Option<MutexGuard<'static, (Weak<MmapRaw>, usize)>> {
+    (0..MOST_TRIES).find_map(|_| match NEWEST.try_lock() {
+        Ok(newest) => Some(newest),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => {
+            thread::yield_now();
+            None
+        }
+    })
 }
 
 impl Deref for Part {
@@ -73,7 +95,7 @@ impl Drop for Part {
     fn drop(&mut self) {
         // Otherwise the mapping goes with its last part.
         if Arc::strong_count(&self.mapping) > 1 {
-            let room = self.range.len().next_multiple_of(HUGE_PAGE);
+            let room = self.range.len().next_multiple_of(UNIT);
             // SAFETY: nobody refers to these bytes any more, and no later part has them.
             let _ = unsafe {
                 self.mapping.unchecked_advise_range(
@@ -82,6 +104,37 @@ impl Drop for Part {
                     room,
                 )
             };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_zeros_that_nobody_else_has() {
+        let lens = [UNIT, UNIT + 1, HUGE_PAGE, 3 * HUGE_PAGE];
+        let mut parts: Vec<Part> = Vec::new();
+        for (i, len) in (0..3 * PARTS).map(|i| (i, lens[i % lens.len()])) {
+            let mut part = Part::zeroed(len).unwrap();
+            assert!(part.len() == len && part.iter().all(|&byte| byte == 0));
+            part.fill(i as u8 + 1);
+            parts.push(part);
+            // Some go back early; those after them are zeros all the same.
+            if i % 3 == 2 {
+                parts.remove(i / 3);
+            }
+        }
+        for part in parts {
+            assert!(part[0] > 0 && part.iter().all(|&byte| byte == part[0]));
+        }
+    }
+
+    #[test]
+    fn impossible_lengths_are_refused() {
+        for len in [usize::MAX, isize::MAX as usize, usize::MAX / PARTS] {
+            assert!(Part::zeroed(len).is_none(), "{len}");
         }
     }
 }
