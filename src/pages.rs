@@ -1,5 +1,9 @@
 //! Huge pages: memory in them takes fewer look-ups of addresses, and less time until it can be used.
 
+/// The usual length of a huge page.
+#[cfg(target_os = "linux")]
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
+
 /// Asks the system to give memory that has not been touched in huge pages, where it holds whole ones. It may ignore this.
 /// Systems other than Linux are not asked.
 #[cfg_attr(
@@ -11,16 +15,15 @@ pub fn advise_huge_pages<T>(memory: &mut [T]) {
     {
         use rustix::mm::{Advice, madvise};
 
-        const PAGE: usize = 2 << 20;
         let len = size_of_val(memory);
         let start: *mut u8 = memory.as_mut_ptr().cast();
-        let before = start.align_offset(PAGE);
-        let Some(inside) = len.checked_sub(before).filter(|&inside| inside >= PAGE) else {
+        let before = start.align_offset(HUGE_PAGE);
+        let Some(inside) = len.checked_sub(before).filter(|&inside| inside >= HUGE_PAGE) else {
             return;
         };
         // SAFETY: The pages lie within memory that is borrowed here, and the advice does not change what is in them.
         let _ = unsafe {
-            madvise(start.add(before).cast(), inside / PAGE * PAGE, Advice::LinuxHugepage)
+            madvise(start.add(before).cast(), inside / HUGE_PAGE * HUGE_PAGE, Advice::LinuxHugepage)
         };
     }
 }

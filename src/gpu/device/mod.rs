@@ -492,8 +492,8 @@ pub trait Queue: Send {
     /// queue pins more where that is faster, and some drivers do that only after all running kernels have ended.
     fn set_pinned_is_fixed(&mut self, _is_fixed: bool) {}
 
-    /// The kernels of this queue run beside those of others. Devices that can have them agree in how they divide what they
-    /// share do so, for kernels of other queues too if they are the same.
+    /// Tells the device that kernels of this queue run beside those of other queues. If its units divide their memory for
+    /// each kernel, they then divide it alike for all of these kernels, also where other queues run them.
     fn set_beside_others(&mut self) {}
 
     /// The times of the dispatches that have finished since the last call, in order; empty if timing is off or

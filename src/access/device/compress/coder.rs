@@ -34,7 +34,7 @@ pub(super) struct Coder<'d> {
     pub(super) pinned: Vec<HostMemory>,
 }
 
-/// How many blocks a batch has at most, and a piece of it that comes to the host at once.
+/// The most blocks of a batch, and of a piece of it, which comes to the host at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lengths {
     pub(super) batch: u32,
@@ -141,8 +141,8 @@ impl<'d> Coder<'d> {
     /// Starts to encode the blocks `numbers`. The payloads go to an outbox, from which the batch before the last has been
     /// fetched.
     pub(super) fn start(&mut self, job: &Job, numbers: Range<u64>) -> Result<(), CoderError> {
-        let lens: Vec<_> = numbers.clone().map(|number| job.block(number).1).collect();
         let start = job.contents.start + job.block(numbers.start).0;
+        let lens = job.lens(numbers);
         self.last = 1 - self.last;
         self.encoder.set_payloads(self.outboxes[self.last].buffer);
         self.encoder.copy_from((job.contents.buffer.id(), start), &lens, &job.tail)?;

@@ -20,8 +20,8 @@ const MORE_SLOTS: u32 = 4;
 /// longer they are, the longer the host has nothing to write.
 const SHORT: u32 = 32 << 20;
 
-/// A batch that is alone on a device has at most so many times as many blocks as all batches that share it. It keeps the device
-/// full for longer, so that less of it is idle at the end of each kernel.
+/// A batch that has a device alone has at most so many times as many blocks as all batches together that would share it. A long
+/// batch keeps the device full for longer, so that less of it is idle at the end of each kernel.
 const LONGER: u64 = 2;
 
 /// The threads of a device, each with a coder.

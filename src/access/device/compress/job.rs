@@ -1,5 +1,6 @@
 //! Contents of a buffer that the device compresses.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
@@ -159,6 +160,11 @@ impl Job {
     pub(super) fn block(&self, number: u64) -> (u64, u32) {
         let offset = number * u64::from(self.key.block_len);
         (offset, (self.contents.len - offset).min(self.key.block_len.into()) as u32)
+    }
+
+    /// Lengths of the contents of these blocks.
+    pub(super) fn lens(&self, numbers: Range<u64>) -> Vec<u32> {
+        numbers.map(|number| self.block(number).1).collect()
     }
 
     /// What the header of a block says that the device has `encoded`.

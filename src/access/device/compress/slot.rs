@@ -119,8 +119,7 @@ impl<'a> Slot<'a> {
         if let Some((numbers, encoded)) = &mut self.encoded {
             let end = numbers.end.min(numbers.start + u64::from(most.piece));
             let now = numbers.start..end;
-            let lens: Vec<_> = now.clone().map(|number| self.job.block(number).1).collect();
-            let piece = coder.fetch(encoded, &lens)?;
+            let piece = coder.fetch(encoded, &self.job.lens(now.clone()))?;
             numbers.start = end;
             self.encoded.take_if(|(numbers, _)| numbers.is_empty());
             return Ok(Some((now, piece)));

@@ -1,8 +1,8 @@
 //! Samples of blocks whose units have lists of their values.
 //!
 //! A piece of a block would have a list of its own, much longer for its length than that of a unit. So one whole unit is
-//! filtered, and pieces are taken of the result, from each quarter alike. Few of them would meet a short list, so lists count
-//! by themselves. For a codec that works on whole blocks, all units are filtered: its contexts reach from one to another.
+//! filtered, and pieces are taken of the result, from each quarter alike. Few of them would meet a short list, so lists are
+//! encoded apart from them. For a codec that works on whole blocks, all units are filtered: its contexts reach from one to another.
 
 use super::super::{FilterChain, Stage, UNIT_LOG, dictionary};
 use super::{Chooser, PARTS, PIECES, Sample, apply, places};

@@ -67,8 +67,9 @@ pub(crate) struct Chooser {
     unit: Vec<u8>,
     sample: Vec<u8>,
     glances: Vec<u8>,
-    /// Units that a stage has listed: places in the lists of their values, and zeros in place of the lists. And that stage.
+    /// Units whose values a stage has listed: places in the lists, and zeros instead of the lists themselves.
     listed: Vec<u8>,
+    /// That stage.
     listed_by: Option<Stage>,
     lists: listed::Lists,
     /// In how many parts the codec encodes a sample.

@@ -107,7 +107,7 @@ impl Driver for CudaDriver {
         self.programs.function(self, work)
     }
 
-    fn runs_beside_others(&self, kernel: &Arc<Function>) -> Result<(), DeviceError> {
+    fn set_beside_others(&self, kernel: &Arc<Function>) -> Result<(), DeviceError> {
         kernel.set_half_aside()
     }
 

@@ -101,8 +101,8 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
     /// The entry point that `work` names, compiled if it is not compiled yet.
     fn kernel(&self, work: &Dispatch<'_>) -> Result<Self::Kernel, DeviceError>;
 
-    /// Has a kernel agree with others in how they divide what they share, so that they can run side by side.
-    fn runs_beside_others(&self, kernel: &Self::Kernel) -> Result<(), DeviceError> {
+    /// Has the device's units divide their memory for this kernel as for others that run beside it.
+    fn set_beside_others(&self, kernel: &Self::Kernel) -> Result<(), DeviceError> {
         let _ = kernel;
         Ok(())
     }

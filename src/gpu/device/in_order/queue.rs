@@ -234,7 +234,7 @@ impl<D: Driver> InFlight<D> {
         if !self.kernels.contains_key(&key) {
             let kernel = shared.driver.kernel(work)?;
             if self.is_beside_others {
-                shared.driver.runs_beside_others(&kernel)?;
+                shared.driver.set_beside_others(&kernel)?;
             }
             self.kernels.insert(key.clone(), kernel);
         }
