@@ -1,6 +1,6 @@
 //! Contexts that wait for their next use, and what a fork makes of them.
 //!
-//! Contexts that are all alike wait in an [`Idle`]; one that has a state of its own lies in an [`Exclusive`].
+//! Contexts that any call may use wait in an [`Idle`]; one that has a state of its own lies in an [`Exclusive`].
 //!
 //! A context holds threads and locks. A forked process has a copy of its memory, but not its threads, and a lock that
 //! another thread held at that moment stays locked for ever there. So a context is only used, and only dropped, by the
@@ -71,25 +71,29 @@ pub struct Idle<T>(Mutex<Vec<OfProcess<T>>>);
 
 impl<T> Idle<T> {
     /// None yet.
-    pub fn new() -> Self {
+    pub const fn new() -> Self {
         Self(Mutex::new(Vec::new()))
     }
 
     /// One that is not in use; `None` if a new one is needed.
     pub fn take(&self) -> Option<T> {
-        loop {
-            if let Some(context) = self.lock().pop()?.into_inner() {
-                return Some(context);
-            }
-        }
+        self.take_if(|_| true)
     }
 
-    /// Keeps a context for its next use.
+    /// The one that was last in use of those that `suits` accepts; `None` if a new one is needed.
+    pub fn take_if(&self, suits: impl Fn(&T) -> bool) -> Option<T> {
+        let mut idle = self.lock();
+        let at = idle.iter().rposition(|context| context.get().is_some_and(&suits))?;
+        idle.remove(at).into_inner()
+    }
+
+    /// Keeps a context for its next use. Of too many, the one that has waited longest is dropped.
     pub fn keep(&self, context: T) {
         let mut idle = self.lock();
-        if idle.len() < MAX_IDLE {
-            idle.push(OfProcess::new(context));
-        }
+        let oldest = if idle.len() < MAX_IDLE { None } else { Some(idle.remove(0)) };
+        idle.push(OfProcess::new(context));
+        drop(idle);
+        drop(oldest);
     }
 
     /// Drops all contexts that are not in use.

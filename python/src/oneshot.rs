@@ -8,7 +8,11 @@ use pz::internal::{Bounded, Growing};
 use crate::arguments::{Keywords, decode_options, encode_options};
 use crate::buffer::{Input, NewBytes, Output, SMALL, check_apart, detached, out_of_memory};
 use crate::error::{self, raise};
+use crate::idle::Idle;
 use crate::memory::OnDevice;
+
+/// Compressors of calls with short inputs: making tables takes far longer than compressing such an input.
+static COMPRESSORS: Idle<pz::Compressor> = Idle::new();
 
 /// Compress `data` and return the result.
 ///
@@ -41,7 +45,12 @@ pub fn compress<'py>(
     if let Some(source) = on_device(data)? {
         return compress_on_device(py, &source, &options);
     }
-    compress_with(py, data, |bytes| pz::compress(bytes, &options))
+    compress_with(py, data, |bytes| {
+        if bytes.len() > SMALL {
+            return pz::compress(bytes, &options);
+        }
+        with_compressor(&options, |compressor| compressor.compress(bytes))
+    })
 }
 
 /// Compresses device memory to a new object.
@@ -90,7 +99,26 @@ pub fn compress_into(
             false => Err(error::buffer_too_small(py, needed, len)),
         };
     }
-    compress_into_with(py, data, buffer, |bytes, writer| pz::compress_to(bytes, writer, &options))
+    compress_into_with(py, data, buffer, |bytes, writer| {
+        if bytes.len() > SMALL {
+            return pz::compress_to(bytes, writer, &options);
+        }
+        with_compressor(&options, |compressor| compressor.compress_to(bytes, writer))
+    })
+}
+
+/// Does `work` with a compressor that later calls with these options use again.
+fn with_compressor<T>(
+    options: &pz::Options,
+    work: impl FnOnce(&mut pz::Compressor) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut compressor = match COMPRESSORS.take_if(|idle| idle.options() == options) {
+        Some(compressor) => compressor,
+        None => pz::Compressor::new(options)?,
+    };
+    let result = work(&mut compressor);
+    COMPRESSORS.keep(compressor);
+    result
 }
 
 /// The device memory of `data`, if that is where it is.

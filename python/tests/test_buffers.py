@@ -1,6 +1,7 @@
 """Buffers in one call, contexts, options, and what is refused."""
 
 import array
+import concurrent.futures
 import gc
 import os
 import sys
@@ -238,16 +239,39 @@ def test_other_threads_run_meanwhile():
     assert counted > 10
 
 
+def test_short_calls_with_many_options():
+    """Their compressors wait for the next such call; none is used for other options."""
+    ways = [dict(level=level, filter=chain) for level in range(1, 10) for chain in (None, "i16")]
+    data = NOISE[:200] + TEXT[:1800]
+    expected = [pz.Compressor(**way).compress(data) for way in ways]
+    assert len(set(expected)) > 9
+    with pytest.raises(pz.OptionError):
+        pz.compress(data, block_size=3)
+    for number in [*range(len(ways)), *range(len(ways)), *range(len(ways) - 1, -1, -1), 3, 3, 4, 3]:
+        room = bytearray(len(data) + 1000)
+        assert pz.compress(data, **ways[number]) == expected[number]
+        assert room[: pz.compress_into(data, room, **ways[number])] == expected[number]
+
+    def work(number):
+        return all(pz.compress(data, **ways[(number + i) % 18]) == expected[(number + i) % 18] for i in range(50))
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(18)))
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_fork():
     data = (TEXT + NOISE) * 4
     compressor, decompressor = pz.Compressor(block_size=1 << 16), pz.Decompressor()
     expected = compressor.compress(data)  # starts threads
     assert decompressor.decompress(expected) == data
+    short = pz.compress(data[:100])  # leaves a compressor for the next such call
     child = os.fork()
     if child == 0:
         try:
-            right = compressor.compress(data) == expected and decompressor.decompress(expected) == data
+            right = pz.compress(data[:100]) == short
+            right = right and compressor.compress(data) == expected
+            right = right and decompressor.decompress(expected) == data
             right = right and pz.decompress(pz.compress(data, device="auto")) == data
             del compressor, decompressor
             gc.collect()

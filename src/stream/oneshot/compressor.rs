@@ -126,6 +126,11 @@ impl Compressor {
         Ok(Self { options, basis, share: None, pool: None, payloads: Vec::new() })
     }
 
+    /// The options that it was made with.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
     /// Compresses `input`.
     ///
     /// # Errors
