@@ -1,9 +1,10 @@
 //! Executes sequences: copies literals and matches.
 
+use core::ops::Range;
+
 use super::spec::{BATCH, INITIAL_RECENT, RECENT};
 use crate::codec::Malformed;
 use crate::codec::lanes::LANES;
-use core::ops::Range;
 
 /// Up to 64 decoded sequences. That of lane `l` and parity `p` is at `[p][l]`.
 pub(crate) struct SequenceBatch {
@@ -21,8 +22,12 @@ impl Default for SequenceBatch {
     }
 }
 
-/// Bytes that a copy may write past its end, if there is room.
+/// Bytes that a copy reads and writes at once, needed or not: most literal runs and matches are no longer, and a
+/// processor cannot foresee which are. So a copy may go up to as many bytes past its end.
 const SLACK: usize = 32;
+
+/// Offsets from which on a match is copied 16 bytes at a time.
+const FAR: usize = 16;
 
 /// Number of explicit offsets kept: any power of two above [`RECENT`].
 const RING: usize = 4;
@@ -50,7 +55,9 @@ impl<'a> Executor<'a> {
         literals: &'a [u8],
         literal_end: usize,
     ) -> Self {
-        debug_assert!(literals.len() >= literal_end + SLACK);
+        // The copies rely on these.
+        assert!(window_start <= chunk.start && chunk.end <= block.len());
+        assert!(literals.len() >= literal_end + SLACK);
         let mut ring = [0; RING];
         for (i, &offset) in INITIAL_RECENT.iter().enumerate() {
             ring[RECENT - 1 - i] = offset;
@@ -89,83 +96,64 @@ impl<'a> Executor<'a> {
 
             let match_start = self.pos + run;
             let end = match_start + length;
-            if end > self.end || self.literal + run > self.literal_end {
-                return Err(Malformed("a sequence exceeds its chunk"));
-            }
-            if length == 0 {
-                if value != 0 || run == 0 {
-                    return Err(Malformed(
-                        "a sequence without a match has an offset or no literals",
-                    ));
-                }
-            } else if offset > match_start - self.window_start {
-                return Err(Malformed("an offset reaches before its window"));
+            let is_empty = (length == 0) & ((value != 0) | (run == 0));
+            let exceeds = (end > self.end) | (self.literal + run > self.literal_end);
+            let leaves_window = offset > match_start - self.window_start;
+            if is_empty | exceeds | leaves_window {
+                return Err(if exceeds {
+                    Malformed("a sequence exceeds its chunk")
+                } else if is_empty {
+                    Malformed("a sequence without a match has an offset or no literals")
+                } else {
+                    Malformed("an offset reaches before its window")
+                });
             }
             if end + SLACK <= self.block.len() {
-                self.copy_literals(run);
-                self.pos = match_start;
-                if length > 0 {
-                    self.copy_match(offset, length);
-                }
-                self.pos = end;
+                // SAFETY: the sequence has just been checked, and `SLACK` bytes follow it in the block, as they follow
+                // the last literal.
+                unsafe { self.copy(run, offset, length) };
             } else {
                 let from = self.literal;
                 self.block[self.pos..match_start].copy_from_slice(&self.literals[from..][..run]);
-                self.literal += run;
-                if length > 0 {
-                    copy_exactly(self.block, offset, match_start..end);
-                }
-                self.pos = end;
+                copy_exactly(self.block, offset, match_start..end);
             }
+            self.literal += run;
+            self.pos = end;
         }
         Ok(())
     }
 
+    /// Copies the next `run` literals, and after them a match of `length` bytes from `offset` bytes before.
+    ///
+    /// # Safety
+    /// There are so many literals. The match begins within the block, and at least [`SLACK`] bytes of the block follow
+    /// its end.
     #[inline(always)]
-    fn copy_literals(&mut self, run: usize) {
-        let (from, to) = (self.literal, self.pos);
-        self.literal += run;
-        copy16(&mut self.block[to..], &self.literals[from..]);
-        if run > 16 {
-            let mut done = 16;
+    unsafe fn copy(&mut self, run: usize, offset: usize, length: usize) {
+        // SAFETY: no copy reads or writes more than `SLACK` bytes past the end of the run or the match. Those from the
+        // block read only what is before the byte that they write first.
+        unsafe {
+            let from = self.literals.as_ptr().add(self.literal);
+            let to = self.block.as_mut_ptr().add(self.pos);
+            copy_bytes::<32>(from, to);
+            let mut done = 32;
             while done < run {
-                copy16(&mut self.block[to + done..], &self.literals[from + done..]);
-                done += 16;
+                copy_bytes::<32>(from.add(done), to.add(done));
+                done += 32;
             }
-        }
-    }
-
-    #[inline(always)]
-    fn copy_match(&mut self, offset: usize, length: usize) {
-        let (to, from) = (self.pos, self.pos - offset);
-        if offset >= 16 {
-            move16(self.block, from, to);
-            if length > 16 {
-                move16(self.block, from + 16, to + 16);
+            let to = to.add(run);
+            let from = to.sub(offset);
+            if offset >= FAR {
+                copy_bytes::<16>(from, to);
+                copy_bytes::<16>(from.add(16), to.add(16));
                 let mut done = 32;
                 while done < length {
-                    move16(self.block, from + done, to + done);
+                    copy_bytes::<16>(from.add(done), to.add(done));
                     done += 16;
                 }
+            } else if length > 0 {
+                repeat(offset, to, length);
             }
-        } else {
-            self.repeat(offset, length);
-        }
-    }
-
-    /// Copies a match whose offset is below 16, so that it overlaps itself.
-    #[inline(always)]
-    fn repeat(&mut self, offset: usize, length: usize) {
-        let to = self.pos;
-        let source: [u8; 16] = *self.block[to - offset..].first_chunk().unwrap();
-        let pattern: [u8; 16] =
-            core::array::from_fn(|i| source[REPEAT[offset & 15][i] as usize & 15]);
-        // The largest multiple of the period within 16 bytes.
-        let step = 16 - 16 % offset;
-        let mut done = 0;
-        while done < length {
-            *self.block[to + done..].first_chunk_mut().unwrap() = pattern;
-            done += step;
         }
     }
 
@@ -179,20 +167,43 @@ impl<'a> Executor<'a> {
     }
 }
 
-/// `REPEAT[offset][i]` is `i` modulo `offset`.
-const REPEAT: [[u8; 16]; 16] = {
-    let mut table = [[0; 16]; 16];
-    let mut offset = 1;
-    while offset < 16 {
-        let mut i = 0;
-        while i < 16 {
-            table[offset][i] = (i % offset) as u8;
-            i += 1;
+/// Copies `N` bytes at once.
+///
+/// # Safety
+/// So many bytes at `from` can be read, and so many at `to` written.
+#[inline(always)]
+unsafe fn copy_bytes<const N: usize>(from: *const u8, to: *mut u8) {
+    // SAFETY: the caller's promise. Arrays of bytes need no alignment.
+    unsafe { *to.cast::<[u8; N]>() = *from.cast::<[u8; N]>() }
+}
+
+/// A multiple of each offset below [`FAR`] that is at least 8, which is how far apart copies of 8 bytes must be.
+const MULTIPLES: [u8; FAR] = [0, 8, 8, 9, 8, 10, 12, 14, 8, 9, 10, 11, 12, 13, 14, 15];
+
+/// Copies a match that may overlap itself: its `offset` is less than [`FAR`].
+///
+/// # Safety
+/// `offset` bytes before `to` can be read, and `length` and seven more from there on be read and written.
+#[inline(always)]
+unsafe fn repeat(offset: usize, to: *mut u8, length: usize) {
+    // SAFETY: the caller's promise. All that is read at or after `to` has been written.
+    unsafe {
+        let from = to.sub(offset);
+        if offset < 8 {
+            for i in 0..8 {
+                *to.add(i) = *from.add(i);
+            }
+        } else {
+            copy_bytes::<8>(from, to);
         }
-        offset += 1;
+        let multiple = MULTIPLES[offset % FAR] as usize;
+        let mut done = 8;
+        while done < length {
+            copy_bytes::<8>(to.add(done).sub(multiple), to.add(done));
+            done += 8;
+        }
     }
-    table
-};
+}
 
 /// Copies a match to `range`, and writes nothing after it.
 #[inline(never)]
@@ -206,21 +217,40 @@ fn copy_exactly(bytes: &mut [u8], offset: usize, range: Range<usize>) {
     }
 }
 
-#[inline(always)]
-fn copy16(to: &mut [u8], from: &[u8]) {
-    let chunk: [u8; 16] = *from.first_chunk().unwrap();
-    *to.first_chunk_mut().unwrap() = chunk;
-}
-
-#[inline(always)]
-fn move16(bytes: &mut [u8], from: usize, to: usize) {
-    let chunk: [u8; 16] = *bytes[from..].first_chunk().unwrap();
-    *bytes[to..].first_chunk_mut().unwrap() = chunk;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_run_offset_and_length_is_copied_right() {
+        let literals: Vec<u8> = (0..200).map(|i| 255 - i).collect();
+        for offset in 1..=70u32 {
+            for (run, length) in (0..70).flat_map(|run| (3..100).map(move |length| (run, length))) {
+                let before: Vec<u8> = (0..70).collect();
+                let mut expected = before.clone();
+                expected.extend_from_slice(&literals[..run]);
+                for _ in 0..length {
+                    expected.push(expected[expected.len() - offset as usize]);
+                }
+                let end = expected.len();
+                let mut batch = SequenceBatch::default();
+                batch.lengths[0][0] = (run | length << 16) as u32;
+                batch.offsets[0][0] = offset + RECENT as u32 - 1;
+                // With room for what copies write past their end, and without.
+                for room in [SLACK, SLACK - 1, 0] {
+                    let mut block = vec![99; end + room];
+                    block[..before.len()].copy_from_slice(&before);
+                    let chunk = before.len()..end;
+                    let literals = &literals[..run + SLACK];
+                    let mut executor = Executor::new(&mut block, 0, chunk, literals, run);
+                    executor.run(&batch, 1).unwrap();
+                    executor.finish().unwrap();
+                    assert!(block[..end] == expected, "{run} and {length} at {offset}, {room}");
+                    assert!(room == SLACK || block[end..].iter().all(|&byte| byte == 99));
+                }
+            }
+        }
+    }
 
     #[test]
     fn an_exact_copy_repeats_its_period() {
