@@ -2,7 +2,8 @@
 // rule is that of codec::lz77::optimal; `lz77_low` and `lz77_high` hold the candidates.
 //
 // Each work item parses one segment and visits its positions in order: with a team per segment, most lanes would be
-// idle at each position. A workgroup's segments are neighbours, and so mostly of the same chunk.
+// idle at each position. A workgroup's segments are neighbours, and so mostly of the same chunk. A sampling pass only
+// parses each 2^SPACING_LOG-th segment; `segments` is the number of those that it parses of a block.
 //
 // Rings in workgroup memory hold what is known about the next RING - 1 positions, a word for each: price << 11 | 127
 // - length << 4 | source, where the source is 0 to 2 for a recent offset, else 3 + place in the list. Of words with
@@ -29,12 +30,12 @@
 // states there: recent offsets | length << 24, and literals since the last match | matches << 15. Then come RING / 4
 // rows for the rings, and two for the rest.
 //
-// Constants: SEGMENT_LOG, 12 to 14; CHUNKS, of a workgroup's segments; NICE_LENGTH, at most RING; EVERY_LENGTH, at
-// most 66; COUNT, whether to count symbols for the next pass.
+// Constants: SEGMENT_LOG, 12 to 14; SPACING_LOG, at most that of a chunk's segments; CHUNKS, of a workgroup's segments;
+// NICE_LENGTH, at most RING; EVERY_LENGTH, at most 66; COUNT, whether to count symbols for the next pass.
 //
 // @pz_cost {
 //   threads: N/262144*16
-//   passes: 4
+//   passes: 6
 //   buffers: jobs=32, contents=N, lz77_low=N*16, lz77_high=N*16, lz77_symbols=N/65536*4608, entries=N*8, lz77_states=N/4096*2592,
 //            matches=N*3, match_counts=N/64
 //   local_mem: 12768
@@ -112,10 +113,10 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
     uint groups = (segments + THREADS - 1u) / THREADS;
     uint block = (uint)get_group_id(0) / groups, first_number = (uint)get_group_id(0) % groups * THREADS;
     if (block >= blocks) return;
-    uint number = first_number + lane;
+    uint number = (first_number + lane) << SPACING_LOG;
     uint block_len = jobs[(size_t)block * 8];
     uint start = number << SEGMENT_LOG, end = max(start, min(start + (1u << SEGMENT_LOG), block_len));
-    uint len = number < segments ? end - start : 0, words = slot >> 2;
+    uint len = first_number + lane < segments ? end - start : 0, words = slot >> 2;
     contents += (size_t)block * words;
     low += (size_t)block * slot + start;
     high += (size_t)block * slot + start;
@@ -126,7 +127,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
     uint lanes = min(segments - first_number, THREADS);
     states += (size_t)block * state_stride + first_number * ROWS + lane;
 
-    uint first_chunk = first_number >> (chunk_log - SEGMENT_LOG);
+    uint first_chunk = first_number >> (chunk_log - SEGMENT_LOG - SPACING_LOG);
     for (uint c = 0; c < CHUNKS; c++) {
         if ((first_chunk + c) << chunk_log >= block_len) break;
         for (uint k = lane; k < TABLE_WORDS; k += THREADS)
@@ -153,7 +154,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
             recent_c = 8u;
         }
         for (uint k = 0; k < rows; k++) ring[PLACE(k)] = price + FAR;
-        if (number < segments) match_counts[number] = 0;
+        if (first_number + lane < segments) match_counts[number] = 0;
     } else if (len != 0) {
         for (uint k = 0; k < rows / 4u; k++) {
             uint4 four = states[(RING + k) * lanes];
@@ -362,17 +363,17 @@ __kernel void trace(__global const uint *restrict jobs, __global const uint2 *re
     uint groups = (segments + THREADS - 1u) / THREADS;
     uint block = (uint)get_group_id(0) / groups, first_number = (uint)get_group_id(0) % groups * THREADS;
     if (block >= blocks) return;
-    uint number = first_number + lane;
+    uint number = (first_number + lane) << SPACING_LOG;
     uint block_len = jobs[(size_t)block * 8];
     uint start = number << SEGMENT_LOG, end = max(start, min(start + (1u << SEGMENT_LOG), block_len));
-    uint len = number < segments ? end - start : 0;
+    uint len = first_number + lane < segments ? end - start : 0;
     paths += (size_t)block * slot + start;
     matches += ((size_t)block * (slot >> 3) + ((size_t)number << (SEGMENT_LOG - 3))) * 3;
     match_counts += (size_t)block * (slot >> 8);
 #if COUNT
     contents += (size_t)block * (slot >> 2);
     symbols += (size_t)block * symbol_stride;
-    uint first_chunk = first_number >> (chunk_log - SEGMENT_LOG);
+    uint first_chunk = first_number >> (chunk_log - SEGMENT_LOG - SPACING_LOG);
     for (uint k = lane; k < CHUNKS * COUNT_WORDS; k += THREADS) histogram[k] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
     __local uint *counts = histogram + (len != 0 ? (start >> chunk_log) - first_chunk : 0) * COUNT_WORDS;

@@ -2,7 +2,8 @@
 // rule is that of codec::lz77::optimal; `lz77_low` and `lz77_high` hold the candidates.
 //
 // Each work item parses one segment and visits its positions in order: with a team per segment, most lanes would be
-// idle at each position. A workgroup's segments are neighbours, and so mostly of the same chunk.
+// idle at each position. A workgroup's segments are neighbours, and so mostly of the same chunk. A sampling pass only
+// parses each 2^SPACING_LOG-th segment; `segments` is the number of those that it parses of a block.
 //
 // Rings in workgroup memory hold what is known about the next RING - 1 positions, a word for each: price << 11 | 127
 // - length << 4 | source, where the source is 0 to 2 for a recent offset, else 3 + place in the list. Of words with
@@ -29,12 +30,12 @@
 // states there: recent offsets | length << 24, and literals since the last match | matches << 15. Then come RING / 4
 // rows for the rings, and two for the rest.
 //
-// Constants: SEGMENT_LOG, 12 to 14; CHUNKS, of a workgroup's segments; NICE_LENGTH, at most RING; EVERY_LENGTH, at
-// most 66; COUNT, whether to count symbols for the next pass.
+// Constants: SEGMENT_LOG, 12 to 14; SPACING_LOG, at most that of a chunk's segments; CHUNKS, of a workgroup's segments;
+// NICE_LENGTH, at most RING; EVERY_LENGTH, at most 66; COUNT, whether to count symbols for the next pass.
 //
 // @pz_cost {
 //   threads: N/262144*16
-//   passes: 4
+//   passes: 6
 //   buffers: jobs=32, contents=N, lz77_low=N*16, lz77_high=N*16, lz77_symbols=N/65536*4608, entries=N*8, lz77_states=N/4096*2592,
 //            matches=N*3, match_counts=N/64
 //   local_mem: 12768
@@ -166,11 +167,11 @@ fn parse(local_index: u32, workgroup_index: u32) {
         return;
     }
     let first_number = workgroup_index % groups * THREADS;
-    let number = first_number + lane;
+    let number = first_number + lane << SPACING_LOG;
     let block_len = jobs[block * 8u];
     let start = number << SEGMENT_LOG;
     let end = max(start, min(start + (1u << SEGMENT_LOG), block_len));
-    let len = select(0u, end - start, number < args.segments);
+    let len = select(0u, end - start, first_number + lane < args.segments);
     block_words = args.slot >> 2u;
     from_word = block * block_words;
     // Where the segment's lists and paths begin.
@@ -179,7 +180,7 @@ fn parse(local_index: u32, workgroup_index: u32) {
     let lanes = min(args.segments - first_number, THREADS);
     let own_states = block * args.state_stride + first_number * ROWS + lane;
 
-    let first_chunk = first_number >> (args.chunk_log - SEGMENT_LOG);
+    let first_chunk = first_number >> (args.chunk_log - SEGMENT_LOG - SPACING_LOG);
     for (var c = 0u; c < CHUNKS; c++) {
         if first_chunk + c << args.chunk_log < block_len {
             let begin = block * args.symbol_stride + (first_chunk + c) * SYMBOL_WORDS;
@@ -215,7 +216,7 @@ fn parse(local_index: u32, workgroup_index: u32) {
         for (var k = 0u; k < RING; k++) {
             ring[place_of(k)] = price + FAR;
         }
-        if number < args.segments {
+        if first_number + lane < args.segments {
             match_counts[count_word] = 0u;
         }
     } else if len != 0u {
@@ -454,15 +455,15 @@ fn trace(local_index: u32, workgroup_index: u32) {
         return;
     }
     let first_number = workgroup_index % groups * THREADS;
-    let number = first_number + lane;
+    let number = first_number + lane << SPACING_LOG;
     let block_len = jobs[block * 8u];
     let start = number << SEGMENT_LOG;
     let end = max(start, min(start + (1u << SEGMENT_LOG), block_len));
-    let len = select(0u, end - start, number < args.segments);
+    let len = select(0u, end - start, first_number + lane < args.segments);
     from_word = block * (args.slot >> 2u);
     let origin = block * args.slot + start;
     let own_matches = (block * (args.slot >> 3u) + (number << (SEGMENT_LOG - 3u))) * 3u;
-    let first_chunk = first_number >> (chunk_log - SEGMENT_LOG);
+    let first_chunk = first_number >> (chunk_log - SEGMENT_LOG - SPACING_LOG);
     let counts = select(0u, (start >> chunk_log) - first_chunk, len != 0u) * COUNT_WORDS;
 // @pz_if COUNT
     for (var k = lane; k < CHUNKS * COUNT_WORDS; k += THREADS) {

@@ -27,24 +27,15 @@ __kernel void order(__global const uint *restrict jobs, __global const uint *res
     ordered[start + rank[start + pos]] = pos;
 }
 
-// The distances to the first two positions that count on one side, `step` entries apart from place `at` on: those
-// before `pos` by at most `reach`, each nearer than the one before it.
-inline uint2 nearer(__global const uint *ordered, uint at, uint step, uint count, uint pos, uint reach) {
-    uint2 found = UINT2(NONE, NONE);
-    uint limit = reach;
+// The distance to the first position that counts on one side, `step` entries apart from place `at` on: one before `pos`
+// by at most `reach`. NONE if there is none.
+inline uint nearest(__global const uint *ordered, uint at, uint step, uint count, uint pos, uint reach) {
     for (uint k = 0; k < count; k++) {
         at += step;
         uint distance = pos - ordered[at];
-        if (distance - 1u < limit) {
-            if (found.x != NONE) {
-                found.y = distance;
-                break;
-            }
-            found.x = distance;
-            limit = distance - 1u;
-        }
+        if (distance - 1u < reach) return distance;
     }
-    return found;
+    return NONE;
 }
 
 // A work item for each suffix.
@@ -60,10 +51,7 @@ __kernel void neighbours(__global const uint *restrict jobs, __global const uint
     uint pos = ordered[place];
     if (pos + 7u >= len) return;
     uint reach = pos & ((1u << window_log) - 1u);
-    uint2 after = nearer(ordered, place, 1u, min(REACH, len - 1u - place), pos, reach);
-    uint2 before = nearer(ordered, place, 0u - 1u, min(REACH, place), pos, reach);
-    // Each side has the smaller distance last. Merge them.
-    uint4 d = UINT4(min(after.x, after.y), max(after.x, after.y), min(before.x, before.y), max(before.x, before.y));
-    d = UINT4(min(d.x, d.z), max(d.x, d.z), min(d.y, d.w), max(d.y, d.w));
-    low[(size_t)block * slot + pos] = UINT4(d.x, min(d.y, d.z), max(d.y, d.z), d.w);
+    uint after = nearest(ordered, place, 1u, min(REACH, len - 1u - place), pos, reach);
+    uint before = nearest(ordered, place, 0u - 1u, min(REACH, place), pos, reach);
+    low[(size_t)block * slot + pos] = UINT4(min(after, before), max(after, before), NONE, NONE);
 }

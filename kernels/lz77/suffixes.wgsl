@@ -45,25 +45,18 @@ fn order(local_index: u32, workgroup_index: u32) {
     ordered[start + rank[start + pos]] = pos;
 }
 
-// The distances to the first two positions that count on one side, `step` entries apart from place `place` on: those
-// before `pos` by at most `reach`, each nearer than the one before it.
-fn nearer(place: u32, step: u32, count: u32, pos: u32, reach: u32) -> vec2<u32> {
+// The distance to the first position that counts on one side, `step` entries apart from place `place` on: one before
+// `pos` by at most `reach`. NONE if there is none.
+fn nearest(place: u32, step: u32, count: u32, pos: u32, reach: u32) -> u32 {
     var at = place;
-    var found = vec2(NONE);
-    var limit = reach;
     for (var k = 0u; k < count; k++) {
         at += step;
         let distance = pos - suffixes[at];
-        if distance - 1u < limit {
-            if found.x != NONE {
-                found.y = distance;
-                break;
-            }
-            found.x = distance;
-            limit = distance - 1u;
+        if distance - 1u < reach {
+            return distance;
         }
     }
-    return found;
+    return NONE;
 }
 
 // A work item for each suffix.
@@ -85,12 +78,7 @@ fn neighbours(local_index: u32, workgroup_index: u32) {
         return;
     }
     let reach = pos & ((1u << args.window_log) - 1u);
-    let after = nearer(start + place, 1u, min(REACH, len - 1u - place), pos, reach);
-    let before = nearer(start + place, 0xffffffffu, min(REACH, place), pos, reach);
-    // Each side has the smaller distance last. Merge them.
-    let small = min(vec2(after.x, before.x), vec2(after.y, before.y));
-    let large = max(vec2(after.x, before.x), vec2(after.y, before.y));
-    let middle = vec2(max(small.x, small.y), min(large.x, large.y));
-    low[start + pos] = vec4(
-        min(small.x, small.y), min(middle.x, middle.y), max(middle.x, middle.y), max(large.x, large.y));
+    let after = nearest(start + place, 1u, min(REACH, len - 1u - place), pos, reach);
+    let before = nearest(start + place, 0xffffffffu, min(REACH, place), pos, reach);
+    low[start + pos] = vec4(min(after, before), max(after, before), NONE, NONE);
 }

@@ -48,7 +48,7 @@ const LEVELS: [Row; 9] = {
     use Pipeline::{Bwt, Lzf, Lzh};
     use Search::{Double, Greedy, GreedyLarge, Lazy4, Lazy8, Lazy32, Lazy64};
     const OPTIMAL: Search =
-        Search::Optimal(Effort { passes: 2, nice_length: 128, every_length: 64 });
+        Search::Optimal(Effort { passes: 3, nice_length: 128, every_length: 64 });
     [
         row(Lzh, 22, lz(Greedy, 18, 22)),
         row(Lzh, 22, lz(GreedyLarge, 18, 22)),

@@ -22,6 +22,7 @@ pub(crate) mod testing {
 }
 
 pub use search::optimal::Effort;
+pub(crate) use search::optimal::SPACING_LOG;
 pub use search::parse::Search;
 pub use stream::decode::Decoder;
 pub use stream::encode::Encoder;

@@ -1,12 +1,12 @@
 //! Plans for the optimal parse of LZ77: it finds the same matches as the CPU's.
 //!
-//! The first steps list the candidates of each position, by two hashes and the order of suffixes. Then each pass computes the prices of each
-//! chunk's symbols and parses its segments with them, one work item per segment. Every parse but the last also counts
-//! symbols for the next prices.
+//! The first steps list the candidates of each position, by two hashes and the order of suffixes. Then each pass
+//! computes the prices of each chunk's symbols and parses segments of it with them, one work item per segment. Every
+//! parse but the last is of a sample of the segments, and also counts symbols for the next prices.
 
 use super::bwt_encode;
 use super::lz77_find::{Hash, Sort, same_of_bucket};
-use crate::codec::lz77::{Effort, Params};
+use crate::codec::lz77::{Effort, Params, SPACING_LOG};
 use crate::gpu::device::{Api, Limits, Teams};
 use crate::gpu::model::kernel::{
     Kernel, LZ77_CANDIDATES, LZ77_LATEST_ONE, LZ77_OPTIMAL, LZ77_PRICES, LZ77_SUFFIXES,
@@ -52,11 +52,11 @@ pub(in crate::gpu) fn append(
 ) -> Result<(), PlanError> {
     let nice = effort.nice_length;
     let segments_log = params.chunk_log.saturating_sub(params.segment_log);
-    let lanes = lanes(limits).min(MAX_CHUNKS << segments_log.min(5));
-    let chunks_of_group = (lanes >> segments_log.min(5)).max(1);
+    let all = Segments::new(limits, segments_log, 0);
+    let sample = Segments::new(limits, segments_log, SPACING_LOG.min(segments_log));
     if !SEGMENT_LOGS.contains(&params.segment_log)
         || !(params.segment_log..=MAX_CHUNK_LOG).contains(&params.chunk_log)
-        || chunks_of_group > MAX_CHUNKS
+        || all.chunks > MAX_CHUNKS
         || effort.every_length > MAX_LENGTHS
         || !(3..=MAX_NICE.min(effort.every_length + MAX_BETWEEN)).contains(&nice)
     {
@@ -120,19 +120,22 @@ pub(in crate::gpu) fn append(
     let args = vec![slot, chunk_log, pieces, blocks, stride];
     let first = |is_first: bool| vec![("FIRST", u32::from(is_first))];
     steps.of_groups(what, blocks * pieces, first(true), vec![jobs, contents, symbols], args);
-    let segments = slot.div_ceil(1 << params.segment_log);
-    let groups = blocks * segments.div_ceil(lanes);
     // The parse also visits the end of a segment.
     let positions = (1 << params.segment_log) + 1;
     let part = if limits.ends_long_loops() { LIMITED_POSITIONS } else { positions };
     let state_stride = (steps.plan.buffers[states.0].bytes / u64::from(blocks) / 16) as u32;
     for pass in 1..=effort.passes {
+        let Segments { spacing_log, lanes, chunks: of_group } =
+            if pass < effort.passes { sample } else { all };
+        let segments = slot.div_ceil(1 << (params.segment_log + spacing_log));
+        let groups = blocks * segments.div_ceil(lanes);
         let what = ("prices", &LZ77_PRICES, "prices");
         let args = vec![slot, chunk_log, chunks, blocks, stride];
         steps.of_teams(what, blocks * chunks, first(pass == 1), vec![jobs, symbols], args);
         let defines = vec![
             ("SEGMENT_LOG", params.segment_log.into()),
-            ("CHUNKS", chunks_of_group),
+            ("SPACING_LOG", spacing_log.into()),
+            ("CHUNKS", of_group),
             nice,
             ("EVERY_LENGTH", effort.every_length),
             ("COUNT", u32::from(pass < effort.passes)),
@@ -155,7 +158,27 @@ pub(in crate::gpu) fn append(
     Ok(())
 }
 
-/// Work items per parsing workgroup, each with its own segment. They wait for each other and for memory. Many small
+/// The segments that a pass parses.
+#[derive(Clone, Copy)]
+struct Segments {
+    /// Base-2 logarithm of the number of segments from one of them to the next.
+    spacing_log: u8,
+    /// Work items per workgroup, each with its own segment.
+    lanes: u32,
+    /// The most chunks that a workgroup's segments come from.
+    chunks: u32,
+}
+
+impl Segments {
+    /// `segments_log` is the base-2 logarithm of the number of a chunk's segments, at least `spacing_log`.
+    fn new(limits: &Limits, segments_log: u8, spacing_log: u8) -> Self {
+        let of_chunk_log = (segments_log - spacing_log).min(5);
+        let lanes = lanes(limits).min(MAX_CHUNKS << of_chunk_log);
+        Self { spacing_log, lanes, chunks: (lanes >> of_chunk_log).max(1) }
+    }
+}
+
+/// The most work items per parsing workgroup. They wait for each other and for memory. Many small
 /// workgroups wait less, and through WebGPU there are few segments at once.
 fn lanes(limits: &Limits) -> u32 {
     #[cfg(test)]

@@ -2,8 +2,9 @@
 //!
 //! A forward dynamic program. Each position knows the cheapest path found so far to reach it, with the recent offsets
 //! of that path and the literals since its last match. In order, each position tries a literal, the recent offsets and
-//! its candidates, and thereby reaches later positions. After the last pass, the path to the end of the segment is the
-//! parse. The first pass uses expected prices, each later pass the prices that follow from the pass before.
+//! its candidates, and thereby reaches later positions. In the last pass, the path to the end of the segment is the
+//! parse. The first pass uses expected prices, each later pass the prices that follow from the pass before. All passes
+//! but the last only sample the chunk: they parse its first segment and every [`SPACING`]th from there on.
 //!
 //! A GPU follows the same rule: all prices are integers, each pass parses each segment by itself, and passes only hand
 //! on sums over the segments of a chunk.
@@ -18,10 +19,17 @@ use crate::codec::lz77::Params;
 use crate::codec::lz77::stream::spec::{self, MAX_LITERALS, MIN_MATCH, RECENT, Recent};
 use crate::codec::{OutOfMemory, reserve};
 
+/// The base-2 logarithm of [`SPACING`].
+pub(crate) const SPACING_LOG: u8 = 2;
+
+/// From one segment to the next of those that a pass before the last parses. If these passes parse all segments, files
+/// are 0.2% smaller, but take 1.3 times as long.
+const SPACING: usize = 1 << SPACING_LOG;
+
 /// How thoroughly to search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
-    /// How often a chunk is parsed; at least 1.
+    /// How often a chunk is parsed, samples included; at least 1.
     pub passes: u32,
     /// A match of this length is taken without looking for a cheaper path.
     pub nice_length: u32,
@@ -122,7 +130,8 @@ impl Optimal {
         for pass in 1..=effort.passes {
             out.truncate(first);
             let mut counts = Counts::none();
-            for start in chunk.clone().step_by(segment_len) {
+            let spacing = if pass < effort.passes { SPACING } else { 1 };
+            for start in chunk.clone().step_by(spacing * segment_len) {
                 let end = (start + segment_len).min(chunk.end);
                 let segment = Segment { data, chunk_start: chunk.start, window_start, start, end };
                 let before = out.len();

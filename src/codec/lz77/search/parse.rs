@@ -249,7 +249,7 @@ pub(crate) mod tests {
         samples
     }
 
-    const EFFORT: Effort = Effort { passes: 2, nice_length: 64, every_length: 32 };
+    const EFFORT: Effort = Effort { passes: 3, nice_length: 64, every_length: 32 };
 
     const SEARCHES: [Search; 8] = [
         Search::Greedy,

@@ -1,16 +1,15 @@
 //! Candidates by the order of suffixes: earlier positions whose suffixes are next to a position's own.
 //!
 //! In that order, the farther away a suffix, the fewer bytes it has in common. So the first earlier position on one of
-//! the two sides has the longest match there is, and among those behind it only nearer ones are of use: their matches
-//! are shorter, but their offsets cost less. This needs no table and no hash, and finds every length.
+//! the two sides has the longest match there is, as far as one looks. This needs no table and no hash, and finds every
+//! length. The tables find the nearer matches, which are shorter, but whose offsets cost less.
 
 use crate::codec::{OutOfMemory, reserve_huge, suffix_order};
 
-/// How many suffixes to look at on each side.
+/// How many suffixes to look at on each side. In short windows, most of the nearest ones are out of reach.
+///
+/// With two candidates from each side instead of one, files are 0.1 to 0.4% smaller, but take 1.2 times as long.
 const REACH: usize = 32;
-
-/// The most candidates on each side.
-pub(crate) const PER_SIDE: usize = 2;
 
 /// Suffixes that are compared at a time.
 const AT_ONCE: usize = 8;
@@ -57,63 +56,52 @@ impl Suffixes {
         Ok(())
     }
 
-    /// Begins to bring what [`candidates`](Self::candidates) reads for `position` into the cache. The result has no
-    /// meaning.
+    /// The suffixes on each side of a position's own.
+    #[inline(always)]
+    fn sides(&self, position: usize) -> (&[i32; REACH], &[i32; REACH]) {
+        let place = self.places[position] as usize;
+        let both = &self.order[place - REACH..][..2 * REACH + 1];
+        (both.first_chunk().unwrap(), both.last_chunk().unwrap())
+    }
+
+    /// Begins to bring what [`candidates`](Self::candidates) mostly reads for `position` into the cache. The result has
+    /// no meaning.
     #[inline(always)]
     pub(crate) fn touch(&self, position: usize) -> u32 {
-        // Both sides together are four or five lines of a cache.
-        let sides = &self.order[self.places[position] as usize - REACH..][..2 * REACH];
-        (sides[REACH / 4] ^ sides[REACH / 4 * 3] ^ sides[REACH / 4 * 5] ^ sides[REACH / 4 * 7])
-            as u32
+        // The nearest ones of both sides together are two lines of a cache.
+        let (before, after) = self.sides(position);
+        (before[REACH - AT_ONCE] ^ after[AT_ONCE - 1]) as u32
     }
 
     /// Appends the distances back from `position` to its candidates that are no farther than `window`, the smallest
     /// first.
     #[inline(always)]
     pub(crate) fn candidates(&self, position: usize, window: usize, out: &mut Vec<u32>) {
-        let place = self.places[position] as usize;
-        let (before, after) =
-            (&self.order[place - REACH..place], &self.order[place + 1..][..REACH]);
-        let reversed = |several: &[i32; AT_ONCE]| std::array::from_fn(|i| several[AT_ONCE - 1 - i]);
-        let (after, _) = after.as_chunks();
-        let (_, before) = before.as_rchunks();
-        let position = position as i32;
-        let earliest = position - window as i32;
-        let mut found = [0; 2 * PER_SIDE];
-        let count = nearer(after.iter().copied(), position, earliest, &mut found[..PER_SIDE]);
-        let before = before.iter().rev().map(reversed);
-        let total = count + nearer(before, position, earliest, &mut found[count..][..PER_SIDE]);
-        found[..total].sort_unstable();
-        out.extend_from_slice(&found[..total]);
-    }
-}
-
-/// Takes the positions of one side, the next suffix first, and puts the distances from `position` to those that are
-/// earlier, but not before `earliest` and nearer than all before them, into `found` until it is full. Returns their
-/// number.
-#[inline(always)]
-fn nearer(
-    side: impl Iterator<Item = [i32; AT_ONCE]>,
-    position: i32,
-    earliest: i32,
-    found: &mut [u32],
-) -> usize {
-    let (mut nearest, mut count) = (earliest - 1, 0);
-    for several in side {
-        let earlier = several.map(|p| if p < position { p } else { -1 });
-        if earlier.into_iter().fold(-1, i32::max) <= nearest {
-            continue;
-        }
-        for p in earlier {
-            if p > nearest {
-                nearest = p;
-                found[count] = (position - p) as u32;
-                count += 1;
-                if count == found.len() {
-                    return count;
-                }
+        let (before, after) = self.sides(position);
+        // No suffix is at distance 0, so that stands for none.
+        let nearer = |found: u32, other: &i32| {
+            let distance = (position as u32).wrapping_sub(*other as u32);
+            if distance <= window as u32 { distance } else { found }
+        };
+        let (mut one, mut other) = (0, 0);
+        for several in before.as_chunks::<AT_ONCE>().0.iter().rev() {
+            one = several.iter().fold(0, nearer);
+            if one > 0 {
+                break;
             }
         }
+        for several in after.as_chunks::<AT_ONCE>().0 {
+            other = several.iter().rev().fold(0, nearer);
+            if other > 0 {
+                break;
+            }
+        }
+        let (smaller, larger) = (one.min(other), one.max(other));
+        if smaller > 0 {
+            out.push(smaller);
+        }
+        if larger > 0 {
+            out.push(larger);
+        }
     }
-    count
 }
