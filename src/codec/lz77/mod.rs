@@ -22,7 +22,6 @@ pub(crate) mod testing {
 }
 
 pub use search::optimal::Effort;
-pub(crate) use search::optimal::SPACING_LOG;
 pub use search::parse::Search;
 pub use stream::decode::Decoder;
 pub use stream::encode::Encoder;
@@ -53,6 +52,14 @@ pub struct Params {
 
 impl Params {
     const MAX_GROUP_LOG: u8 = 4;
+
+    /// Base-2 logarithm of the number of a chunk's segments that the optimal parse samples, if there are so many.
+    const SAMPLE_LOG: u8 = 2;
+
+    /// How many segments lie from one to the next in a sample of a chunk, as a base-2 logarithm.
+    pub(crate) fn sample_spacing_log(&self) -> u8 {
+        self.chunk_log.saturating_sub(self.segment_log).saturating_sub(Self::SAMPLE_LOG)
+    }
 
     /// These parameters with windows of 2^`window_log` bytes. Chunks become no longer than windows; shorter chunks
     /// share tables, so that the tables take no more space.

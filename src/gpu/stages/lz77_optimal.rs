@@ -6,7 +6,7 @@
 
 use super::bwt_encode;
 use super::lz77_find::{Hash, Sort, same_of_bucket};
-use crate::codec::lz77::{Effort, Params, SPACING_LOG};
+use crate::codec::lz77::{Effort, Params};
 use crate::gpu::device::{Api, Limits, Teams};
 use crate::gpu::model::kernel::{
     Kernel, LZ77_CANDIDATES, LZ77_LATEST_ONE, LZ77_OPTIMAL, LZ77_PRICES, LZ77_SUFFIXES,
@@ -53,7 +53,7 @@ pub(in crate::gpu) fn append(
     let nice = effort.nice_length;
     let segments_log = params.chunk_log.saturating_sub(params.segment_log);
     let all = Segments::new(limits, segments_log, 0);
-    let sample = Segments::new(limits, segments_log, SPACING_LOG.min(segments_log));
+    let sample = Segments::new(limits, segments_log, params.sample_spacing_log());
     if !SEGMENT_LOGS.contains(&params.segment_log)
         || !(params.segment_log..=MAX_CHUNK_LOG).contains(&params.chunk_log)
         || all.chunks > MAX_CHUNKS

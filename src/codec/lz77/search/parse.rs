@@ -176,7 +176,8 @@ impl Parser {
             }
             Search::Optimal(effort) => {
                 let optimal = self.optimal.get_or_insert_default();
-                self.backend.run(OptimalParse { optimal, effort, chunk: part });
+                let spacing = 1 << params.sample_spacing_log();
+                self.backend.run(OptimalParse { optimal, effort, spacing, chunk: part });
             }
         }
     }
