@@ -1,5 +1,7 @@
 //! `Compressor` and `Decompressor`, which keep threads and tables from call to call.
 
+use std::convert::Infallible;
+
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use pz::{DecodeOptions, Options};
@@ -59,13 +61,8 @@ impl Compressor {
         py: Python<'_>,
         work: impl FnOnce(&mut pz::Compressor) -> PyResult<T>,
     ) -> PyResult<T> {
-        let mut context = match self.idle.take() {
-            Some(context) => context,
-            None => pz::Compressor::new(&self.options).map_err(|error| raise(py, error))?,
-        };
-        let result = work(&mut context);
-        self.idle.keep(context);
-        result
+        let make = || pz::Compressor::new(&self.options).map_err(|error| raise(py, error));
+        self.idle.with(|_| true, make, work)?
     }
 }
 
@@ -108,12 +105,8 @@ impl Decompressor {
 
 impl Decompressor {
     fn with_context<T>(&self, work: impl FnOnce(&mut pz::Decompressor) -> T) -> T {
-        let mut context = match self.idle.take() {
-            Some(context) => context,
-            None => pz::Decompressor::new(&self.options),
-        };
-        let result = work(&mut context);
-        self.idle.keep(context);
+        let make = || Ok::<_, Infallible>(pz::Decompressor::new(&self.options));
+        let Ok(result) = self.idle.with(|_| true, make, work);
         result
     }
 }

@@ -80,8 +80,24 @@ impl<T> Idle<T> {
         self.take_if(|_| true)
     }
 
+    /// Does `work` with a context that `suits` accepts, or with one that `make` makes, and keeps it for its next use.
+    pub fn with<R, E>(
+        &self,
+        suits: impl Fn(&T) -> bool,
+        make: impl FnOnce() -> Result<T, E>,
+        work: impl FnOnce(&mut T) -> R,
+    ) -> Result<R, E> {
+        let mut context = match self.take_if(suits) {
+            Some(context) => context,
+            None => make()?,
+        };
+        let result = work(&mut context);
+        self.keep(context);
+        Ok(result)
+    }
+
     /// The one that was last in use of those that `suits` accepts; `None` if a new one is needed.
-    pub fn take_if(&self, suits: impl Fn(&T) -> bool) -> Option<T> {
+    fn take_if(&self, suits: impl Fn(&T) -> bool) -> Option<T> {
         let mut idle = self.lock();
         let at = idle.iter().rposition(|context| context.get().is_some_and(&suits))?;
         idle.remove(at).into_inner()

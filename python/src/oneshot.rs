@@ -1,5 +1,7 @@
 //! One call for one buffer.
 
+use std::io::Write;
+
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use pz::Error;
@@ -46,10 +48,9 @@ pub fn compress<'py>(
         return compress_on_device(py, &source, &options);
     }
     compress_with(py, data, |bytes| {
-        if bytes.len() > SMALL {
-            return pz::compress(bytes, &options);
-        }
-        with_compressor(&options, |compressor| compressor.compress(bytes))
+        let mut compressed = Vec::new();
+        compress_to(bytes, Growing(&mut compressed), &options)?;
+        Ok(compressed)
     })
 }
 
@@ -99,26 +100,19 @@ pub fn compress_into(
             false => Err(error::buffer_too_small(py, needed, len)),
         };
     }
-    compress_into_with(py, data, buffer, |bytes, writer| {
-        if bytes.len() > SMALL {
-            return pz::compress_to(bytes, writer, &options);
-        }
-        with_compressor(&options, |compressor| compressor.compress_to(bytes, writer))
-    })
+    compress_into_with(py, data, buffer, |bytes, writer| compress_to(bytes, writer, &options))
 }
 
-/// Does `work` with a compressor that later calls with these options use again.
-fn with_compressor<T>(
-    options: &pz::Options,
-    work: impl FnOnce(&mut pz::Compressor) -> Result<T, Error>,
-) -> Result<T, Error> {
-    let mut compressor = match COMPRESSORS.take_if(|idle| idle.options() == options) {
-        Some(compressor) => compressor,
-        None => pz::Compressor::new(options)?,
-    };
-    let result = work(&mut compressor);
-    COMPRESSORS.keep(compressor);
-    result
+/// Compresses `bytes` and writes the result to `writer`. Returns the number of bytes written.
+fn compress_to(bytes: &[u8], writer: impl Write, options: &pz::Options) -> Result<u64, Error> {
+    if bytes.len() > SMALL {
+        return pz::compress_to(bytes, writer, options);
+    }
+    COMPRESSORS.with(
+        |idle| idle.options() == options,
+        || pz::Compressor::new(options),
+        |compressor| compressor.compress_to(bytes, writer),
+    )?
 }
 
 /// The device memory of `data`, if that is where it is.
