@@ -9,8 +9,8 @@
 // Four go to `lz77_low` and four to `lz77_high`; those in `lz77_high` are unspecified if one in `lz77_low` is 0. A
 // position with fewer than eight bytes up to the block's end has no candidates.
 //
-// Constants: CANDIDATES, of a position by the hash; SAME, the bits of an entry's first word that candidates have in
-// common; NICE_LENGTH.
+// Constants: HASH_BITS, the upper bits of an entry's first word; CANDIDATES, of a position by this hash;
+// INHERITED_LENGTH.
 //
 // @pz_cost {
 //   threads: N
@@ -45,7 +45,7 @@ __kernel void mark(__global const uint *restrict jobs, __global const uint2 *res
     uint pos = entry.y, reach = pos & ((1u << window_log) - 1u), marks = 0;
     for (uint k = 0; k < min(CANDIDATES, index); k++) {
         uint2 other = entries[index - 1u - k];
-        if (((other.x ^ entry.x) & SAME) == 0 && pos - other.y <= reach) marks |= 1u << k;
+        if ((other.x ^ entry.x) >> (32u - HASH_BITS) == 0 && pos - other.y <= reach) marks |= 1u << k;
     }
     positions[own + index] = pos;
     marked[own + index] = marks;
@@ -164,8 +164,8 @@ inline uint last_word(uint4 a) {
     return a.w != 0 ? a.w : a.z != 0 ? a.z : a.y != 0 ? a.y : a.x;
 }
 
-// If the longest candidate of a position continues for NICE_LENGTH beyond the next 32 positions, makes its remainder
-// the only candidate of those. A team has a chunk.
+// If the longest candidate of a position continues for INHERITED_LENGTH beyond the next 32 positions, makes its
+// remainder the only candidate of those. A team has a chunk.
 __kernel void inherit(__global const uint *restrict jobs, __global uint4 *restrict low,
                       __global const uint4 *restrict high, uint slot, uint chunks, uint blocks, uint chunk_log) {
     TEAM_START(team);
@@ -192,13 +192,13 @@ __kernel void inherit(__global const uint *restrict jobs, __global uint4 *restri
                 if (four.x != 0) word = last_word(four);
             }
         }
-        uint longs = team_ballot(team, word >> 24 > NICE_LENGTH - 3u);
+        uint longs = team_ballot(team, word >> 24 > INHERITED_LENGTH - 3u);
         uint batch = 0;
-        while (batch < 32 && first + 32 * batch < n && (length > NICE_LENGTH || longs >> batch != 0)) {
+        while (batch < 32 && first + 32 * batch < n && (length > INHERITED_LENGTH || longs >> batch != 0)) {
             uint from = first + 32 * batch;
             uint size = min(32u, n - from);
             uint its = team_broadcast(team, word, batch);
-            if (length >= size + NICE_LENGTH) {
+            if (length >= size + INHERITED_LENGTH) {
                 if (team.lane < size) low[from + team.lane] = UINT4(offset | (length - team.lane - 4u) << 24, 0, 0, 0);
                 length -= size;
             } else {

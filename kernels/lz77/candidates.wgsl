@@ -9,8 +9,8 @@
 // Four go to `lz77_low` and four to `lz77_high`; those in `lz77_high` are unspecified if one in `lz77_low` is 0. A
 // position with fewer than eight bytes up to the block's end has no candidates.
 //
-// Constants: CANDIDATES, of a position by the hash; SAME, the bits of an entry's first word that candidates have in
-// common; NICE_LENGTH.
+// Constants: HASH_BITS, the upper bits of an entry's first word; CANDIDATES, of a position by this hash;
+// INHERITED_LENGTH.
 //
 // @pz_cost {
 //   threads: N
@@ -76,7 +76,7 @@ fn mark(local_index: u32, workgroup_index: u32) {
     var marks = 0u;
     for (var k = 0u; k < min(CANDIDATES, index); k++) {
         let other = sorted[slot_start + index - 1u - k];
-        if ((other.x ^ entry.x) & SAME) == 0u && entry.y - other.y <= reach {
+        if (other.x ^ entry.x) >> (32u - HASH_BITS) == 0u && entry.y - other.y <= reach {
             marks |= 1u << k;
         }
     }
@@ -181,8 +181,8 @@ fn last_word(a: vec4<u32>) -> u32 {
     return select(word, a.w, a.w != 0u);
 }
 
-// If the longest candidate of a position continues for NICE_LENGTH beyond the next 32 positions, makes its remainder
-// the only candidate of those. A team has a chunk.
+// If the longest candidate of a position continues for INHERITED_LENGTH beyond the next 32 positions, makes its
+// remainder the only candidate of those. A team has a chunk.
 // @pz_entry
 fn inherit(local_index: u32, workgroup_index: u32) {
     let chunks = args.a;
@@ -219,18 +219,18 @@ fn inherit(local_index: u32, workgroup_index: u32) {
                 }
             }
         }
-        let longs = team_ballot(word >> 24u > NICE_LENGTH - 3u);
+        let longs = team_ballot(word >> 24u > INHERITED_LENGTH - 3u);
         var batch = 0u;
         loop {
             let goes_on = batch < 32u && first + 32u * batch < n
-                && (length > NICE_LENGTH || longs >> min(batch, 31u) != 0u);
+                && (length > INHERITED_LENGTH || longs >> min(batch, 31u) != 0u);
             if team_uniform(u32(goes_on)) == 0u {
                 break;
             }
             let batch_start = first + 32u * batch;
             let size = min(32u, n - batch_start);
             let its = team_broadcast(word, batch);
-            if length >= size + NICE_LENGTH {
+            if length >= size + INHERITED_LENGTH {
                 if lane < size {
                     let at = chunk_start + batch_start + lane;
                     inherited[at] = vec4(offset | (length - lane - 4u) << 24u, 0u, 0u, 0u);

@@ -23,7 +23,7 @@
 // work at the previous one.
 //
 // A match at a recent offset continues at the next position without a comparison: its length is kept beside the
-// offset, 0 if unknown.
+// offset, 0 if unknown. It is unknown after a listed match, which may be the inherited rest of a longer one.
 //
 // Some drivers stop an invocation after 65,535 iterations. So `parse` can handle a part of the positions, save its
 // state in `lz77_states`, and continue from there. For each of the last RING positions, a workgroup has a row of
@@ -35,7 +35,7 @@
 //
 // @pz_cost {
 //   threads: N/262144*16
-//   passes: 6
+//   passes: 4
 //   buffers: jobs=32, contents=N, lz77_low=N*16, lz77_high=N*16, lz77_symbols=N/65536*4608, entries=N*8, lz77_states=N/4096*2592,
 //            matches=N*3, match_counts=N/64
 //   local_mem: 12768
@@ -293,7 +293,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
                 recent_c = is_new ? old_b : old_c;
                 known_c = is_new ? known_b : known_c;
                 known_b = is_new ? known_a : known_b;
-                known_a = is_new ? min((listed_word >> 24) + 3u, len - i + arrival_length) - arrival_length : known_a;
+                known_a = is_new ? 0 : known_a;
                 count = (before.w >> 15) + 1u;
                 run = 0;
             }

@@ -23,7 +23,7 @@
 // work at the previous one.
 //
 // A match at a recent offset continues at the next position without a comparison: its length is kept beside the
-// offset, 0 if unknown.
+// offset, 0 if unknown. It is unknown after a listed match, which may be the inherited rest of a longer one.
 //
 // Some drivers stop an invocation after 65,535 iterations. So `parse` can handle a part of the positions, save its
 // state in `lz77_states`, and continue from there. For each of the last RING positions, a workgroup has a row of
@@ -35,7 +35,7 @@
 //
 // @pz_cost {
 //   threads: N/262144*16
-//   passes: 6
+//   passes: 4
 //   buffers: jobs=32, contents=N, lz77_low=N*16, lz77_high=N*16, lz77_symbols=N/65536*4608, entries=N*8, lz77_states=N/4096*2592,
 //            matches=N*3, match_counts=N/64
 //   local_mem: 12768
@@ -348,8 +348,7 @@ fn parse(local_index: u32, workgroup_index: u32) {
                 paths[origin + at] = vec2(offset | (arrival_length - 3u) << 24u, symbol | (before.w & 0x7fffu) << 2u);
                 // What remains of those matches.
                 known = max(before.xyz >> vec3(24u), vec3(arrival_length)) - arrival_length;
-                let its = min((listed_word >> 24u) + 3u, len - i + arrival_length) - arrival_length;
-                known = select(known, vec3(its, known.xy), symbol == 3u);
+                known = select(known, vec3(0u, known.xy), symbol == 3u);
                 recent = select(old, vec3(offset, old.xy), symbol == 3u);
                 count = (before.w >> 15u) + 1u;
                 run = 0u;

@@ -6,7 +6,7 @@
 //
 // @pz_cost {
 //   threads: N/32768*256
-//   passes: 4
+//   passes: 3
 //   buffers: jobs=32, contents=N, lz77_symbols=N/65536*4608
 //   local_mem: 8192
 // }

@@ -241,7 +241,7 @@ fn kernel_of_latest(hash: Hash) -> &'static Kernel {
 }
 
 /// The bits of an entry's first word that candidates have in common: the hash, and the tag as in the CPU's `Buckets`.
-pub(in crate::gpu) fn same_of_bucket(hash: Hash) -> u32 {
+fn same_of_bucket(hash: Hash) -> u32 {
     u32::MAX << (32 - hash.bits) | 0xff << (24 - hash.bits)
 }
 

@@ -5,7 +5,7 @@
 //! parse but the last is of a sample of the segments, and also counts symbols for the next prices.
 
 use super::bwt_encode;
-use super::lz77_find::{Hash, Sort, same_of_bucket};
+use super::lz77_find::{Hash, Sort};
 use crate::codec::lz77::{Effort, Params};
 use crate::gpu::device::{Api, Limits, Teams};
 use crate::gpu::model::kernel::{
@@ -59,6 +59,7 @@ pub(in crate::gpu) fn append(
         || all.chunks > MAX_CHUNKS
         || effort.every_length > MAX_LENGTHS
         || !(3..=MAX_NICE.min(effort.every_length + MAX_BETWEEN)).contains(&nice)
+        || effort.inherited_length < 3
     {
         return Err(PlanError::Declined("segments or searches that are too large".into()));
     }
@@ -89,17 +90,20 @@ pub(in crate::gpu) fn append(
 
     // The candidates by each hash; the hash of three bytes gives only one.
     let hash = |bytes, bits, candidates| Hash { bytes, bits, candidates };
-    let (three, near) = (hash(3, 14, 1), hash(4, 16, 8));
+    let (three, four) = (hash(3, 14, 1), hash(4, 16, 4));
     let found = plan.buffer(&LZ77_CANDIDATES, "found")?;
     let positions = plan.buffer(&LZ77_CANDIDATES, "sorted_positions")?;
     let marks = plan.buffer(&LZ77_CANDIDATES, "sorted_marks")?;
     let sorted_places = plan.buffer(&LZ77_CANDIDATES, "sorted_places")?;
     let rows = plan.buffer(&LZ77_LATEST_ONE, "rows_one")?;
     let chunks = slot.div_ceil(1 << chunk_log);
-    let nice = ("NICE_LENGTH", nice);
-    let defines = vec![("CANDIDATES", near.candidates), ("SAME", same_of_bucket(near)), nice];
+    let defines = vec![
+        ("CANDIDATES", four.candidates),
+        ("HASH_BITS", four.bits),
+        ("INHERITED_LENGTH", effort.inherited_length),
+    ];
     Sort { plan, limits, window_log }.append_latest(three, found, rows)?;
-    Sort { plan, limits, window_log }.append_entries(near, entries)?;
+    Sort { plan, limits, window_log }.append_entries(four, entries)?;
     let mut steps = Steps { plan, team_threads };
     let what = ("candidates", &LZ77_CANDIDATES, "mark");
     let buffers = vec![jobs, entries, positions, marks, sorted_places];
@@ -136,7 +140,7 @@ pub(in crate::gpu) fn append(
             ("SEGMENT_LOG", params.segment_log.into()),
             ("SPACING_LOG", spacing_log.into()),
             ("CHUNKS", of_group),
-            nice,
+            ("NICE_LENGTH", nice),
             ("EVERY_LENGTH", effort.every_length),
             ("COUNT", u32::from(pass < effort.passes)),
         ];

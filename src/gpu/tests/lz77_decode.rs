@@ -129,7 +129,8 @@ fn check(device: &dyn Device, cases: &[Case], what: &str) {
     }
 }
 
-const OPTIMAL: Search = Search::Optimal(Effort { passes: 1, nice_length: 64, every_length: 16 });
+const OPTIMAL: Search =
+    Search::Optimal(Effort { passes: 1, nice_length: 64, inherited_length: 64, every_length: 16 });
 
 #[test]
 fn literals_alone() {

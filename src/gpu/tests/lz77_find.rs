@@ -16,8 +16,8 @@ use std::time::Duration;
 
 /// The effort of level 8, and one other.
 const EFFORTS: [Effort; 2] = [
-    Effort { passes: 2, nice_length: 128, every_length: 64 },
-    Effort { passes: 3, nice_length: 40, every_length: 20 },
+    Effort { passes: 2, nice_length: 128, inherited_length: 16, every_length: 64 },
+    Effort { passes: 3, nice_length: 40, inherited_length: 50, every_length: 20 },
 ];
 
 /// All searches except the optimal one, which takes software devices longer.
@@ -199,8 +199,9 @@ fn optimal_matches_are_those_of_the_cpu() {
         text.push(length as u8);
     }
     text.resize(text.len() + 1000, 0);
-    text.extend_from_within(..9000);
-    assert!(text.len() > 1 << 16);
+    // A match so long that segments begin within what positions inherit of it.
+    text.extend_from_within(..45_000);
+    assert!(text.len() > 3 << 15);
     let level = params(Search::Optimal(EFFORTS[0]), 18, 18, 14);
     let matches = parse(&mut Parser::new(Backend::detect()), &level, &words);
     let most = matches.iter().filter(|m| m.start >> 14 == 1).count();

@@ -1,6 +1,6 @@
 //! Looks up many candidates for each position; those that do not match cost little. For the levels that search long.
 
-use super::candidates::{LOOKAHEAD, following, product, read64};
+use super::candidates::{product, read64};
 use super::probe::{Here, MAX_DISTANCE, Probe};
 use crate::codec::lz77::MAX_BLOCK;
 use crate::codec::{OutOfMemory, reserve, reserve_huge};
@@ -105,17 +105,6 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
         group[3 * Self::E + i] = tag;
     }
 
-    /// Enters the positions `from..to`.
-    #[inline(always)]
-    pub(crate) fn enter_all(&mut self, data: &[u8], from: usize, to: usize) {
-        if from >= to {
-            return;
-        }
-        for (bytes, pos) in following(&data[from..to + LOOKAHEAD - 1]).zip(from..) {
-            self.enter(u64::from_le_bytes(*bytes), pos);
-        }
-    }
-
     /// Begins to bring into the cache what [`enter`](Self::enter) will write for these bytes.
     #[inline(always)]
     pub(crate) fn prefetch_head<P: Probe>(&self, bytes: u64) {
@@ -131,26 +120,6 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
         for group in &self.buckets[bucket] {
             P::prefetch(group);
         }
-    }
-
-    /// Reads an entry for these bytes, which brings it into the cache. Called for several positions in a row, so that
-    /// their cache misses overlap. The result has no meaning.
-    #[inline(always)]
-    pub(crate) fn touch(&self, bytes: u64) -> u32 {
-        let (bucket, _) = Self::hash(bytes);
-        u32::from(self.buckets[bucket][0][0]) ^ u32::from(self.heads[bucket])
-    }
-
-    /// The candidates of a position that has not been entered, where `bytes` stand: the most recent first.
-    #[inline(always)]
-    pub(crate) fn candidates<P: Probe>(&self, bytes: u64) -> Entries<'_, G, S> {
-        let (bucket, tag) = Self::hash(bytes);
-        let groups = &self.buckets[bucket];
-        let mut equal = 0;
-        for (g, group) in groups.iter().enumerate() {
-            equal |= u64::from(P::equal_tags(group, tag)) << (g * Self::E);
-        }
-        self.in_order(bucket, equal)
     }
 
     /// The entries of a bucket with these bits, the most recent first.
@@ -226,7 +195,7 @@ impl<const G: usize, const S: usize> Iterator for Entries<'_, G, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::lz77::search::candidates::{common_length, read32};
+    use crate::codec::lz77::search::candidates::{LOOKAHEAD, common_length, read32};
     use crate::codec::lz77::search::parse::tests::samples;
     use crate::codec::lz77::search::probe::{Backend, FOUR_REACH, Task};
 
@@ -255,8 +224,6 @@ mod tests {
             for pos in 0..(data.len() + 1).saturating_sub(LOOKAHEAD) {
                 let expected = by_search(data, pos, 16 * G);
                 let bytes = read64(data, pos);
-                let in_range = |p: &u32| (*p as usize) < pos;
-                assert!(rings.candidates::<P>(bytes).filter(in_range).eq(expected.iter().copied()));
                 if pos >= window_start {
                     let end = (pos | 255) + 1;
                     let (mut shorter, mut longer) = (None, Vec::new());

@@ -3,8 +3,7 @@
 //! A position's candidates come from tables of two short hashes, which find near matches, and from the order of
 //! suffixes, which finds the longest. A match is kept if it is longer than all matches at smaller offsets.
 
-use super::buckets::{Buckets, Rings};
-use super::candidates::{LOOKAHEAD, Table, common_length, read64};
+use super::candidates::{LOOKAHEAD, Table, read64};
 use super::probe::Probe;
 use super::suffixes::Suffixes;
 use crate::codec::lz77::stream::spec::MIN_MATCH;
@@ -18,25 +17,43 @@ pub(crate) struct Candidate {
     pub length: u32,
 }
 
-/// Three finders, whose candidates are joined: one with a hash of 3 bytes, one with another hash, and the order of
+/// Room for the candidates of a position, of which there are at most [`MAX_LIST`].
+const LANES: usize = 8;
+
+/// The distances back from a position to its candidates, in increasing order. Those that are too far are none.
+type Distances = [u32; LANES];
+
+/// `distances` and one more, instead of the farthest.
+#[inline(always)]
+fn with(distances: Distances, one: u32) -> Distances {
+    core::array::from_fn(|i| {
+        let before = if i == 0 { 0 } else { distances[i - 1] };
+        distances[i].min(one.max(before))
+    })
+}
+
+/// Three finders, whose candidates are joined: one with a hash of 3 bytes, one with a hash of 4 bytes, and the order of
 /// suffixes.
 #[derive(Default)]
 pub(crate) struct Finders {
     three: Table<1, 3, 14>,
-    short: Buckets<1, 32, 4, 16>,
+    four: Table<4, 4, 16>,
     suffixes: Suffixes,
 }
+
+/// The most candidates of a position: one and four from the tables, one from each side of its suffix.
+pub(crate) const MAX_LIST: usize = 1 + 4 + 2;
 
 impl Finders {
     /// Bytes of memory for a block of `len` bytes.
     pub(crate) fn memory(len: usize) -> u64 {
-        Table::<1, 3, 14>::MEMORY + Buckets::<1, 32, 4, 16>::MEMORY + Suffixes::memory(len)
+        Table::<1, 3, 14>::MEMORY + Table::<4, 4, 16>::MEMORY + Suffixes::memory(len)
     }
 
     /// Makes room for a block of `len` bytes.
     pub(crate) fn reserve(&mut self, len: usize) -> Result<(), OutOfMemory> {
         self.three.reserve()?;
-        self.short.reserve()?;
+        self.four.reserve()?;
         self.suffixes.reserve(len)
     }
 
@@ -47,65 +64,40 @@ impl Finders {
     pub(crate) fn start(&mut self, block: &[u8]) -> Result<(), OutOfMemory> {
         self.suffixes.sort(block)?;
         self.three.start(block.len());
-        self.short.start(block.len());
+        self.four.start(block.len());
         Ok(())
-    }
-
-    /// The finders, for the present block.
-    #[inline(always)]
-    fn open(&mut self) -> Open<'_> {
-        let Self { three, short, suffixes } = self;
-        Open { three, short: short.open(), suffixes }
     }
 
     /// Ends a block of `len` bytes.
     pub(crate) fn finish(&mut self, len: usize) {
         self.three.finish(len);
-    }
-}
-
-/// The finders of [`Finders`].
-struct Open<'a> {
-    three: &'a mut Table<1, 3, 14>,
-    short: Rings<'a, 1, 32, 4, 16>,
-    suffixes: &'a Suffixes,
-}
-
-impl Open<'_> {
-    /// Enters `pos`, where `bytes` stand, and appends the distances back to its candidates, those of the suffixes no
-    /// farther than `window`. Returns how many distances come before those.
-    #[inline(always)]
-    fn exchange<P: Probe>(
-        &mut self,
-        bytes: u64,
-        pos: usize,
-        window: usize,
-        out: &mut Vec<u32>,
-    ) -> usize {
-        out.extend_from_slice(&self.three.exchange(bytes, pos));
-        out.extend(self.short.candidates::<P>(bytes).map(|p| (pos as u32).wrapping_sub(p)));
-        self.short.enter(bytes, pos);
-        let near = out.len();
-        self.suffixes.candidates(pos, window, out);
-        near
+        self.four.finish(len);
     }
 
-    /// Brings what is kept for this position, where `bytes` stand, into the cache.
+    /// Enters `pos`, where `bytes` stand, and returns its candidates, those of the suffixes no farther than `reach`.
     #[inline(always)]
-    fn touch(&self, bytes: u64, pos: usize) -> u32 {
-        self.short.touch(bytes) ^ self.suffixes.touch(pos)
+    fn exchange(&mut self, bytes: u64, pos: usize, reach: usize) -> Distances {
+        let mut distances = [u32::MAX; LANES];
+        distances[..4].copy_from_slice(&self.four.exchange(bytes, pos));
+        let [three] = self.three.exchange(bytes, pos);
+        let [before, after] = self.suffixes.candidates(pos, reach);
+        [three, before, after].into_iter().fold(distances, with)
+    }
+
+    /// Begins to bring what is kept for this position, where `bytes` stand, into the cache.
+    #[inline(always)]
+    fn prefetch<P: Probe>(&self, bytes: u64, pos: usize) {
+        self.four.prefetch::<P>(bytes);
+        self.suffixes.prefetch::<P>(pos);
     }
 
     /// Enters positions without looking up their candidates.
     #[inline(always)]
     fn enter(&mut self, data: &[u8], from: usize, to: usize) {
         self.three.enter(data, from, to);
-        self.short.enter_all(data, from, to);
+        self.four.enter(data, from, to);
     }
 }
-
-/// The most candidates that a position keeps: the nearest ones, except that the last gives way to any longer one.
-pub(crate) const MAX_LIST: usize = 8;
 
 /// Matches count as no longer than this. The rest of a longer match becomes further matches at the same offset, which
 /// are joined later. Thus a candidate fits in a word, and a parse's lookahead fits in the memory of a GPU's workgroup.
@@ -122,21 +114,29 @@ const BATCH: usize = 32;
 pub(crate) struct CandidateLists {
     /// Where each position's list ends.
     ends: Vec<u32>,
+    /// The lists, and after them what later lists replace.
     candidates: Vec<Candidate>,
-    /// For the positions handled together: the distances to their candidates, and for each candidate the bits in which
-    /// its first eight bytes differ from the position's.
-    distances: Vec<u32>,
-    differences: Vec<u64>,
 }
 
 impl CandidateLists {
+    /// Room for all lists of a chunk of `len` bytes, each of which is written with all lanes.
+    const fn room(len: usize) -> usize {
+        len * MAX_LIST + LANES
+    }
+
+    /// Bytes of memory for a chunk of `len` bytes.
+    pub(crate) fn memory(len: usize) -> u64 {
+        (4 * len + size_of::<Candidate>() * Self::room(len)) as u64
+    }
+
     /// Makes room for a chunk of `len` bytes.
     pub(crate) fn reserve(&mut self, len: usize) -> Result<(), OutOfMemory> {
         reserve(&mut self.ends, len)?;
-        reserve(&mut self.candidates, len * MAX_LIST)
+        reserve(&mut self.candidates, Self::room(len))
     }
 
-    /// Finds the candidates of `chunk`. The chunks of a block must come in order.
+    /// Finds the candidates of `chunk`. The chunks of a block must come in order. Positions inherit a match of which
+    /// `inherited_length` bytes are left.
     #[inline(always)]
     pub(crate) fn find<P: Probe>(
         &mut self,
@@ -144,121 +144,81 @@ impl CandidateLists {
         data: &[u8],
         chunk: Range<usize>,
         window_start: usize,
-        nice_length: u32,
+        inherited_length: u32,
     ) {
-        let mut finders = finders.open();
         self.ends.clear();
-        self.candidates.clear();
+        if self.candidates.len() < Self::room(chunk.len()) {
+            self.candidates.resize(Self::room(chunk.len()), Candidate { offset: 0, length: 0 });
+        }
         let last = chunk.end.min((data.len() + 1).saturating_sub(LOOKAHEAD));
-        let mut ends = [(0, 0); BATCH];
+        let mut distances = [[0; LANES]; BATCH];
         for start in (chunk.start..last).step_by(BATCH) {
             let stop = last.min(start + BATCH);
-            if self.inherit(start, stop, nice_length) {
+            if self.inherit(start, stop, inherited_length) {
                 finders.enter(data, start, stop);
                 continue;
             }
-            let touched = (start..stop).fold(0, |t, pos| t ^ finders.touch(read64(data, pos), pos));
-            core::hint::black_box(touched);
-            self.distances.clear();
-            self.differences.clear();
-            for (pos, end) in (start..stop).zip(&mut ends) {
-                let bytes = read64(data, pos);
-                let near =
-                    finders.exchange::<P>(bytes, pos, pos - window_start, &mut self.distances);
-                *end = (near, self.distances.len());
+            for pos in start..stop {
+                finders.prefetch::<P>(read64(data, pos), pos);
             }
-            let mut first = 0;
-            for (pos, &(_, end)) in (start..stop).zip(&ends) {
-                let bytes = read64(data, pos);
-                let reach = (pos - window_start) as u32;
-                self.differences.extend(self.distances[first..end].iter().map(|&distance| {
-                    let valid = distance.wrapping_sub(1) < reach;
-                    let from = if valid { pos - distance as usize } else { pos };
-                    let unequal = if valid { 0 } else { u64::MAX };
-                    read64(data, from) ^ bytes | unequal
-                }));
-                first = end;
+            for (pos, distances) in (start..stop).zip(&mut distances) {
+                let reach = pos - window_start;
+                *distances = finders.exchange(read64(data, pos), pos, reach);
+                for &distance in &*distances {
+                    let distance = distance as usize;
+                    P::prefetch(&data[if distance <= reach { pos - distance } else { pos }]);
+                }
             }
-            let mut first = 0;
-            for (pos, &(near, end)) in (start..stop).zip(&ends) {
-                self.list(data, pos, chunk.end, first..near, near..end);
-                first = end;
+            for (pos, distances) in (start..stop).zip(&distances) {
+                let end = chunk.end.min(pos + LONGEST as usize);
+                let (_, lengths) = P::lengths(data, pos, 0, distances, pos - window_start, end);
+                self.push(distances, &lengths);
             }
         }
-        self.ends.resize(chunk.len(), self.candidates.len() as u32);
+        let end = self.end();
+        self.ends.resize(chunk.len(), end);
+    }
+
+    /// Where the last list ends.
+    #[inline(always)]
+    fn end(&self) -> u32 {
+        self.ends.last().copied().unwrap_or(0)
     }
 
     /// If the longest candidate of the position before `start` is so long that what is left of it has at least
-    /// `nice_length` bytes at each position up to `stop`, makes the rest of it these positions' only candidate.
+    /// `shortest` bytes at each position up to `stop`, makes the rest of it these positions' only candidate.
     #[inline(always)]
-    fn inherit(&mut self, start: usize, stop: usize, nice_length: u32) -> bool {
-        let Some(&Candidate { offset, length }) = self.candidates.last() else { return false };
-        let is_of_last =
-            self.ends.len() >= 2 && self.ends[self.ends.len() - 2] < self.ends[self.ends.len() - 1];
+    fn inherit(&mut self, start: usize, stop: usize, shortest: u32) -> bool {
+        let Some(before) = self.ends.len().checked_sub(1) else { return false };
+        let Some(&Candidate { offset, length }) = self.get(before).last() else { return false };
         let len = (stop - start) as u32;
-        if !is_of_last || length < len + nice_length {
+        if length < len + shortest {
             return false;
         }
+        let end = self.end();
         for i in 1..=len {
-            self.candidates.push(Candidate { offset, length: length - i });
-            self.ends.push(self.candidates.len() as u32);
+            self.candidates[(end + i) as usize - 1] = Candidate { offset, length: length - i };
+            self.ends.push(end + i);
         }
         true
     }
 
-    /// Makes the list of the next position from its candidates, given as two runs of increasing distance.
+    /// Makes the list of the next position from its candidates.
     #[inline(always)]
-    fn list(
-        &mut self,
-        data: &[u8],
-        pos: usize,
-        chunk_end: usize,
-        mut near: Range<usize>,
-        mut far: Range<usize>,
-    ) {
-        let previous = self.ends.len().checked_sub(2).map_or(0, |i| self.ends[i] as usize);
-        let first = self.candidates.len();
-        let end = chunk_end.min(pos + LONGEST as usize);
-        let mut longest = MIN_MATCH - 1;
-        // Each kept match must be longer than all nearer ones.
-        loop {
-            let nearer = match (near.is_empty(), far.is_empty()) {
-                (true, true) => break,
-                (empty, false)
-                    if empty || self.distances[far.start] < self.distances[near.start] =>
-                {
-                    &mut far
-                }
-                _ => &mut near,
-            };
-            let i = nearer.start;
-            nearer.start += 1;
-            let (offset, difference) = (self.distances[i], self.differences[i]);
-            let length = if difference != 0 || end - pos <= 8 {
-                (difference.trailing_zeros() / 8).min((end - pos) as u32)
-            } else {
-                let probe = pos + (longest as usize).saturating_sub(7);
-                if probe + 8 > end || read64(data, probe) != read64(data, probe - offset as usize) {
-                    continue;
-                }
-                // A match that the previous position already has continues here, so it need not be compared again.
-                let known = self.candidates[previous..first].iter().find(|c| c.offset == offset);
-                let equal = known.map_or(8, |c| c.length as usize - 1).max(8).min(end - pos);
-                let from = pos + equal;
-                (equal + common_length(data, from - offset as usize, from, end)) as u32
-            };
-            if length > longest && (length > MIN_MATCH || offset <= SHORT_REACH) {
-                if self.candidates.len() - first == MAX_LIST {
-                    self.candidates.pop();
-                }
-                self.candidates.push(Candidate { offset, length });
-                longest = length;
-                if pos + length as usize >= end {
-                    break;
-                }
-            }
+    fn push(&mut self, distances: &Distances, lengths: &[usize; LANES]) {
+        let end = self.end();
+        let list: &mut [Candidate; LANES] =
+            self.candidates[end as usize..].first_chunk_mut().unwrap();
+        // What is kept cannot be foreseen, so do without branches.
+        let (mut kept, mut longest) = (0, MIN_MATCH - 1);
+        for (&offset, &length) in distances.iter().zip(lengths) {
+            let length = length as u32;
+            list[kept % LANES] = Candidate { offset, length };
+            let is_kept = length > longest && (length > MIN_MATCH || offset <= SHORT_REACH);
+            longest = if is_kept { length } else { longest };
+            kept += usize::from(is_kept);
         }
-        self.ends.push(self.candidates.len() as u32);
+        self.ends.push(end + kept as u32);
     }
 
     /// The candidates of the chunk's `i`-th position, in increasing order of offset and length.

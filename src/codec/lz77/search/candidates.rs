@@ -7,6 +7,7 @@
 //! A window begins at a multiple of its length and ends a window length later. A position with fewer than [`LOOKAHEAD`]
 //! bytes left in the block neither has candidates nor is one.
 
+use super::probe::Probe;
 use crate::codec::{OutOfMemory, reserve};
 
 /// Bytes that must follow a position for it to take part in matching.
@@ -161,6 +162,12 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Table<K, BYTES, BITS> {
             enter(bytes, entry);
             entry += 1;
         }
+    }
+
+    /// Begins to bring the slot of these bytes into the cache.
+    #[inline(always)]
+    pub(crate) fn prefetch<P: Probe>(&self, bytes: u64) {
+        P::prefetch(&self.slots[..1 << BITS][hash::<BYTES>(bytes, BITS)]);
     }
 
     /// Enters a position, where `bytes` stand, and returns the previous entries, most recent first, as distances back

@@ -10,7 +10,7 @@
 //! A GPU follows the same rule: all prices are integers, each pass parses each segment by itself, and passes only hand
 //! on sums over the segments of a chunk.
 
-use super::candidate_lists::{Candidate, CandidateLists, Finders, LONGEST, MAX_LIST};
+use super::candidate_lists::{CandidateLists, Finders, LONGEST};
 use super::candidates::{LOOKAHEAD, common_length, read32};
 use super::lazy::Match;
 use super::prices::{Counts, Prices};
@@ -27,6 +27,8 @@ pub struct Effort {
     pub passes: u32,
     /// A match of this length is taken without looking for a cheaper path.
     pub nice_length: u32,
+    /// Within a match of which this many bytes are left, no other candidates are looked for.
+    pub inherited_length: u32,
     /// All lengths up to this one are tried; above it, only those of the candidates.
     pub every_length: u32,
 }
@@ -78,11 +80,9 @@ pub(crate) struct Optimal {
 impl Optimal {
     /// Bytes of memory that a search keeps for blocks of `len` bytes.
     pub(crate) fn memory(params: &Params, len: usize) -> u64 {
-        let (chunk, segment) = (1u64 << params.chunk_log, 1u64 << params.segment_log);
-        let lists = chunk * (4 + (MAX_LIST * size_of::<Candidate>()) as u64);
-        let ways = segment * (size_of::<Arrival>() + size_of::<PathState>()) as u64;
-        // Vectors of lists grow to twice what they hold.
-        Finders::memory(len) + 2 * lists + ways
+        let (chunk, segment) = (1 << params.chunk_log, 1 << params.segment_log);
+        let ways = (segment + 1) * (size_of::<Arrival>() + size_of::<PathState>());
+        Finders::memory(len) + CandidateLists::memory(chunk) + ways as u64
     }
 
     /// Makes room for blocks, chunks and segments of these lengths.
@@ -119,7 +119,7 @@ impl Optimal {
             data,
             chunk.clone(),
             window_start,
-            effort.nice_length,
+            effort.inherited_length,
         );
         let first = out.len();
         let mut prices = Counts::expected(&data[chunk.clone()]).prices();

@@ -250,7 +250,8 @@ pub(crate) mod tests {
         samples
     }
 
-    const EFFORT: Effort = Effort { passes: 3, nice_length: 64, every_length: 32 };
+    const EFFORT: Effort =
+        Effort { passes: 3, nice_length: 64, inherited_length: 40, every_length: 32 };
 
     const SEARCHES: [Search; 8] = [
         Search::Greedy,

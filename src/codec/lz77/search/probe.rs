@@ -23,9 +23,6 @@ pub(crate) trait Probe {
     /// Begins to bring a value into the cache, if the processor has an instruction for that.
     fn prefetch<T>(value: &T);
 
-    /// A bit for each of the last `S / 4` bytes of a group, set if it is `tag`.
-    fn equal_tags<const S: usize>(group: &[u8; S], tag: u8) -> u32;
-
     /// Rates the entries of a group that have this `tag` as candidates of a position, for which `entry` would be the
     /// entry; those in the group are less. A group has `S / 4` entries: first the lower halves of all, then their higher
     /// bytes, then the tags. Returns the greatest [`key`] of those with less than eight equal bytes (0 if none is worth
@@ -164,23 +161,10 @@ impl Probe for Portable {
     fn prefetch<T>(_: &T) {}
 
     #[inline(always)]
-    fn equal_tags<const S: usize>(group: &[u8; S], tag: u8) -> u32 {
-        const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-        let mut equal = 0;
-        for (i, tags) in group[S / 4 * 3..].as_chunks().0.iter().enumerate() {
-            let x = u64::from_le_bytes(*tags) ^ (u64::from(tag) * 0x0101_0101_0101_0101);
-            // The top bit of each zero byte, then these bits side by side.
-            let zero = !(((x & LOW) + LOW) | x | LOW) >> 7;
-            equal |= (zero.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * i);
-        }
-        equal as u32
-    }
-
-    #[inline(always)]
     fn rate<const S: usize>(here: &Here<'_>, entry: u32, group: &[u8; S], tag: u8) -> (u32, u32) {
         let bytes = read64(here.data, here.pos);
         let (mut best, mut long) = (0, 0);
-        for (i, distance) in in_reach(here, entry, group, Self::equal_tags(group, tag)) {
+        for (i, distance) in in_reach(here, entry, group, equal_tags(group, tag)) {
             let difference = read64(here.data, here.pos - distance as usize) ^ bytes;
             let length = (difference.trailing_zeros() / 8).min(here.limit as u32);
             long |= u32::from(length == 8) << i;
@@ -199,7 +183,7 @@ impl Probe for Portable {
     ) -> u32 {
         let pos = here.pos + at;
         let bytes = read32(here.data, pos);
-        let entries = in_reach(here, entry, group, Self::equal_tags(group, tag));
+        let entries = in_reach(here, entry, group, equal_tags(group, tag));
         entries.fold(0, |equal, (i, distance)| {
             equal | u32::from(read32(here.data, pos - distance as usize) == bytes) << i
         })
@@ -238,6 +222,20 @@ impl Probe for Portable {
         let lengths = distances.map(|d| length(d as usize, d as usize <= reach));
         (length(recent, recent != 0), lengths)
     }
+}
+
+/// A bit for each of the last `S / 4` bytes of a group, set if it is `tag`.
+#[inline(always)]
+fn equal_tags<const S: usize>(group: &[u8; S], tag: u8) -> u32 {
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let mut equal = 0;
+    for (i, tags) in group[S / 4 * 3..].as_chunks().0.iter().enumerate() {
+        let x = u64::from_le_bytes(*tags) ^ (u64::from(tag) * 0x0101_0101_0101_0101);
+        // The top bit of each zero byte, then these bits side by side.
+        let zero = !(((x & LOW) + LOW) | x | LOW) >> 7;
+        equal |= (zero.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * i);
+    }
+    equal as u32
 }
 
 /// Index and distance of each of a group's entries that has its bit set in `bits` and is in reach.

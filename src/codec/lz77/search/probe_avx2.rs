@@ -141,18 +141,6 @@ impl Probe for Avx2 {
     }
 
     #[inline(always)]
-    fn equal_tags<const S: usize>(group: &[u8; S], tag: u8) -> u32 {
-        let Some(tags) = group[S / 4 * 3..].first_chunk::<16>() else {
-            return Portable::equal_tags(group, tag);
-        };
-        // SAFETY: see `Avx2`; the load covers exactly the array.
-        unsafe {
-            let tags = _mm_loadu_si128(tags.as_ptr().cast());
-            _mm_movemask_epi8(_mm_cmpeq_epi8(tags, _mm_set1_epi8(tag as i8))) as u32
-        }
-    }
-
-    #[inline(always)]
     fn rate<const S: usize>(here: &Here<'_>, entry: u32, group: &[u8; S], tag: u8) -> (u32, u32) {
         let Here { data, pos, reach, limit } = *here;
         let bytes = data.get(pos..).and_then(|d| d.first_chunk::<8>());

@@ -4,6 +4,7 @@
 //! the two sides has the longest match there is, as far as one looks. This needs no table and no hash, and finds every
 //! length. The tables find the nearer matches, which are shorter, but whose offsets cost less.
 
+use super::probe::Probe;
 use crate::codec::{OutOfMemory, reserve_huge, suffix_order};
 
 /// How many suffixes to look at on each side. In short windows, most of the nearest ones are out of reach.
@@ -64,44 +65,37 @@ impl Suffixes {
         (both.first_chunk().unwrap(), both.last_chunk().unwrap())
     }
 
-    /// Begins to bring what [`candidates`](Self::candidates) mostly reads for `position` into the cache. The result has
-    /// no meaning.
+    /// Begins to bring what [`candidates`](Self::candidates) mostly reads for `position` into the cache.
     #[inline(always)]
-    pub(crate) fn touch(&self, position: usize) -> u32 {
+    pub(crate) fn prefetch<P: Probe>(&self, position: usize) {
         // The nearest ones of both sides together are two lines of a cache.
         let (before, after) = self.sides(position);
-        (before[REACH - AT_ONCE] ^ after[AT_ONCE - 1]) as u32
+        P::prefetch(&before[REACH - AT_ONCE]);
+        P::prefetch(&after[AT_ONCE - 1]);
     }
 
-    /// Appends the distances back from `position` to its candidates that are no farther than `window`, the smallest
-    /// first.
+    /// The distances back from `position` to its candidates that are no farther than `window`, one on each side;
+    /// `u32::MAX` for none.
     #[inline(always)]
-    pub(crate) fn candidates(&self, position: usize, window: usize, out: &mut Vec<u32>) {
+    pub(crate) fn candidates(&self, position: usize, window: usize) -> [u32; 2] {
         let (before, after) = self.sides(position);
-        // No suffix is at distance 0, so that stands for none.
         let nearer = |found: u32, other: &i32| {
             let distance = (position as u32).wrapping_sub(*other as u32);
             if distance <= window as u32 { distance } else { found }
         };
-        let (mut one, mut other) = (0, 0);
+        let (mut one, mut other) = (u32::MAX, u32::MAX);
         for several in before.as_chunks::<AT_ONCE>().0.iter().rev() {
-            one = several.iter().fold(0, nearer);
-            if one > 0 {
+            one = several.iter().fold(u32::MAX, nearer);
+            if one != u32::MAX {
                 break;
             }
         }
         for several in after.as_chunks::<AT_ONCE>().0 {
-            other = several.iter().rev().fold(0, nearer);
-            if other > 0 {
+            other = several.iter().rev().fold(u32::MAX, nearer);
+            if other != u32::MAX {
                 break;
             }
         }
-        let (smaller, larger) = (one.min(other), one.max(other));
-        if smaller > 0 {
-            out.push(smaller);
-        }
-        if larger > 0 {
-            out.push(larger);
-        }
+        [one, other]
     }
 }

@@ -9,7 +9,7 @@
 //! candidates nor is one.
 
 use super::candidates::{following, read64};
-use super::probe::{BATCH, Probe, hash};
+use super::probe::{BATCH, BATCH_BYTES, Probe, hash};
 use crate::codec::lz77::MAX_BLOCK;
 use crate::codec::{OutOfMemory, reserve, reserve_zeroed};
 
@@ -48,6 +48,10 @@ pub(crate) struct Tagged<const K: usize, const BYTES: u32, const BITS: u32> {
 
 impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
     const MEMORY: u64 = (4 * K as u64) << BITS;
+
+    /// Whether to bring slots into the cache before they are exchanged. It pays for the levels with larger tables: 5% at
+    /// level 3, 8 to 13% at level 5; the others would be 8% slower.
+    const LOOKS_AHEAD: bool = K > 1;
 
     fn reserve(&mut self, positions: usize) -> Result<(), OutOfMemory> {
         if self.slots.is_empty() {
@@ -99,9 +103,19 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
         let mut pos = (self.origin + from) as u32;
         let mut rest = &data[from..];
         let (batches, last) = found.as_chunks_mut::<BATCH>();
+        let mut next = [0; BATCH];
+        if Self::LOOKS_AHEAD && !batches.is_empty() {
+            next = hashes_of::<P, BYTES>(rest);
+        }
         for batch in batches {
-            let bytes = rest.first_chunk().expect("eight bytes follow each position");
-            let hashes = P::hashes::<BYTES>(bytes);
+            let hashes = if Self::LOOKS_AHEAD { next } else { hashes_of::<P, BYTES>(rest) };
+            rest = &rest[BATCH..];
+            if Self::LOOKS_AHEAD && rest.len() >= BATCH_BYTES {
+                next = hashes_of::<P, BYTES>(rest);
+                for hash in next {
+                    P::prefetch(&slots[(hash >> (32 - BITS)) as usize]);
+                }
+            }
             let mut entries = [0; BATCH];
             for ((entry, hash), pos) in entries.iter_mut().zip(hashes).zip(pos..) {
                 *entry = Self::entry(hash, pos);
@@ -110,7 +124,6 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
                 row[C..C + K].copy_from_slice(&Self::exchange::<P>(slots, hash, entry));
             }
             pos += BATCH as u32;
-            rest = &rest[BATCH..];
         }
         for ((row, bytes), pos) in last.iter_mut().zip(following(rest)).zip(pos..) {
             let hash = hash::<BYTES>(bytes);
@@ -135,6 +148,12 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Lookup<K> for Tagged<K, 
     fn find<P: Probe>(&mut self, data: &[u8], from: usize, found: &mut [[u32; K]]) {
         self.find_columns::<P, 0, K>(data, from, found);
     }
+}
+
+/// The hashes of the first [`BATCH`] positions of `data`.
+#[inline(always)]
+fn hashes_of<P: Probe, const BYTES: u32>(data: &[u8]) -> [u32; BATCH] {
+    P::hashes::<BYTES>(data.first_chunk().expect("eight bytes follow each position"))
 }
 
 /// Two hashes, of `A` and of `B` bytes, with the four most recent positions for each.
