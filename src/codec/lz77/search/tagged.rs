@@ -49,8 +49,8 @@ pub(crate) struct Tagged<const K: usize, const BYTES: u32, const BITS: u32> {
 impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
     const MEMORY: u64 = (4 * K as u64) << BITS;
 
-    /// Whether to bring slots into the cache before they are exchanged. It pays for the levels with larger tables: 5% at
-    /// level 3, 8 to 13% at level 5; the others would be 8% slower.
+    /// Whether to bring slots into the cache before they are exchanged. With tables of a megabyte and more and 512 KiB of
+    /// cache, this makes the search 4 to 18% faster; with 2 MiB, nothing changes. Small tables lose 8%.
     const LOOKS_AHEAD: bool = K > 1;
 
     fn reserve(&mut self, positions: usize) -> Result<(), OutOfMemory> {
