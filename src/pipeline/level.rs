@@ -47,12 +47,7 @@ const fn lz(search: Search, chunk_log: u8, window_log: u8) -> lz77::Params {
 const LEVELS: [Row; 9] = {
     use Pipeline::{Bwt, Lzf, Lzh};
     use Search::{Double, Greedy, GreedyLarge, Lazy4, Lazy8, Lazy32, Lazy64};
-    const OPTIMAL: Search = Search::Optimal(Effort {
-        passes: 2,
-        nice_length: 128,
-        inherited_length: 16,
-        every_length: 64,
-    });
+    const OPTIMAL: Search = Search::Optimal(Effort::LEVEL_8);
     [
         row(Lzh, 22, lz(Greedy, 18, 22)),
         row(Lzh, 22, lz(GreedyLarge, 18, 22)),

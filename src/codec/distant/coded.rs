@@ -21,12 +21,7 @@ const PARAMS: lz77::Params = lz77::Params {
     window_log: 24,
     group_log: 0,
     segment_log: 14,
-    search: Search::Optimal(Effort {
-        passes: 2,
-        nice_length: 128,
-        inherited_length: 16,
-        every_length: 64,
-    }),
+    search: Search::Optimal(Effort::LEVEL_8),
     fse: true,
 };
 

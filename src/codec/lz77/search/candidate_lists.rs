@@ -42,7 +42,7 @@ pub(crate) struct Finders {
 }
 
 /// The most candidates of a position: one and four from the tables, one from each side of its suffix.
-pub(crate) const MAX_LIST: usize = 1 + 4 + 2;
+const MAX_LIST: usize = 1 + 4 + 2;
 
 impl Finders {
     /// Bytes of memory for a block of `len` bytes.

@@ -33,6 +33,12 @@ pub struct Effort {
     pub every_length: u32,
 }
 
+impl Effort {
+    /// That of level 8.
+    pub const LEVEL_8: Self =
+        Self { passes: 2, nice_length: 128, inherited_length: 16, every_length: 64 };
+}
+
 /// The optimal parse of a chunk.
 pub(crate) struct OptimalParse<'a> {
     pub(crate) optimal: &'a mut Optimal,
