@@ -48,27 +48,42 @@ fi
 step "Format"
 cargo fmt --all --check
 
-step "Lints"
-cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+# What needs no device, in a target folder of its own. Prints to a file, which the script shows when this has ended.
+checks() {
+    renice -n 19 "$BASHPID" >/dev/null
+    export CARGO_TARGET_DIR=$target/checks
 
-step "Documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features --quiet
+    step "Lints"
+    cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 
-step "Every combination of features"
-for features in "" cuda opencl webgpu; do
-    cargo clippy --locked --quiet --all-targets --no-default-features --features "$features" -- -D warnings
-done
-# Tests do not depend on these.
-for features in fast-sort simd "simd fast-sort" remote modules cli "cli fast-sort" "cuda opencl" "cuda webgpu" "opencl webgpu"; do
-    cargo clippy --locked --quiet --lib --bins --no-default-features --features "$features" -- -D warnings
-done
+    step "Documentation"
+    RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features --quiet
 
-step "Tests of codecs and format, portable code alone; of the program what depends on devices"
-cargo test --locked --no-default-features --features cli --lib --test container_golden --test container_reference --test container_single
-cargo test --locked --no-default-features --features cli --test cli -- cost:: devices:: refusals::
-portable=$(mktemp -d)
-trap 'rm -rf "$portable"' EXIT
-cp "$target/debug/pz" "$portable/pz"
+    step "Every combination of features"
+    for features in "" cuda opencl webgpu; do
+        cargo clippy --locked --quiet --all-targets --no-default-features --features "$features" -- -D warnings
+    done
+    # Tests do not depend on these.
+    for features in fast-sort simd "simd fast-sort" remote modules cli "cli fast-sort" "cuda opencl" "cuda webgpu" "opencl webgpu"; do
+        cargo clippy --locked --quiet --lib --bins --no-default-features --features "$features" -- -D warnings
+    done
+
+    step "Tests of codecs and format, portable code alone; of the program what depends on devices"
+    cargo test --locked --no-default-features --features cli --lib --test container_golden --test container_reference --test container_single
+    cargo test --locked --no-default-features --features cli --test cli -- cost:: devices:: refusals::
+    cp "$CARGO_TARGET_DIR/debug/pz" "$scratch/pz"
+
+    step "End of what ran beside the tests"
+}
+
+scratch=$(mktemp -d)
+step "Beside the tests, where they leave a core idle: lints, documentation, combinations of features, portable code"
+# Job control gives it a process group of its own, so that nothing of it outlives the script.
+set -m
+checks >"$scratch/log" 2>&1 &
+checks=$!
+set +m
+trap 'kill -- "-$checks" 2>/dev/null || true; rm -rf "$scratch"' EXIT
 
 step "Tests, all features; fuzz targets, on mutations of valid files"
 cargo test --locked --workspace --all-features
@@ -84,6 +99,12 @@ MATURIN_PEP517_ARGS="--profile dev --locked" "$target/python/bin/pip" install --
 (cd python/tests && "$target/python/bin/python" -m pytest --quiet -p no:cacheprovider -rs)
 "$target/python/bin/python" -c 'import torch' 2>/dev/null || say "NOT TESTED: tensors of torch in Python, because torch is not installed in $target/python"
 
+step "Waiting for what runs beside the tests"
+ended=0
+wait "$checks" || ended=$?
+cat "$scratch/log"
+[ "$ended" -eq 0 ] || die "what ran beside the tests failed, with exit code $ended"
+
 step "The library for C, as its script installs it: the example, with the shared library and with the static one"
 command -v pkg-config >/dev/null || install_packages pkg-config || die "pkg-config is missing, and cannot be installed here"
 scripts/install-capi.sh "$target/capi" --profile dev
@@ -94,13 +115,13 @@ cc -std=c11 -Wall -Wextra -Werror capi/example/example.c $c_flags -Wl,-rpath,"$t
 # shellcheck disable=SC2086
 cc -std=c11 -Wall -Wextra -Werror capi/example/example.c ${c_flags/-lpz/-l:libpz.a} -o "$target/capi/static"
 for linked in shared static; do
-    "$target/capi/$linked" "$portable" >/dev/null
+    "$target/capi/$linked" "$scratch" >/dev/null
 done
 
 step "A mixed set of files at every level, with and without vector code, on one thread and two"
 # With the features of the tests above, so that nothing is built again.
 cargo build --locked --quiet --workspace --all-features --bins
-"$target/debug/mixed_set" "$portable/files"
-scripts/same-bytes.sh "$target/debug/pz" "$portable/pz" "$portable/files"
+"$target/debug/mixed_set" "$scratch/files"
+scripts/same-bytes.sh "$target/debug/pz" "$scratch/pz" "$scratch/files"
 
 step "All tests passed"

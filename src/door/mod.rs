@@ -190,8 +190,6 @@ pub struct DoorBuffers<T> {
     pub device: T,
 }
 
-/// How long decoders keep their memory: giving it back would wait for the running kernel.
-const NEVER: Duration = Duration::from_secs(1 << 30);
 /// Bytes of contents of a batch of blocks: a request waits for its batch.
 const BATCH: u64 = 16 << 20;
 
@@ -237,8 +235,7 @@ impl Door {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let lanes = (2 * cores).clamp(2, MAX_LANES);
         let pool = has_pool.then(|| {
-            let lanes =
-                DeviceMemoryOptions::new().workers(lanes).batch(BATCH).idle(NEVER).only_prepared();
+            let lanes = DeviceMemoryOptions::new().workers(lanes).batch(BATCH).only_prepared();
             let memory = DeviceMemory::of_device(Arc::clone(&device), &lanes);
             Ok::<_, DeviceError>(Arc::new(DevicePool::new(memory.allocate(options.device_pool)?)))
         });

@@ -286,8 +286,8 @@ impl Method {
             Search::Lazy4 => lazy(&LZ77_LAZY_FOUR, vec![found("rows_four", (5, 17, 4))], 2),
             Search::Lazy8 => {
                 let second =
-                    HashMatches { places: "found_second", ..found("rows_four_second", (5, 16, 4)) };
-                lazy(&LZ77_LAZY_EIGHT, vec![found("rows_four", (8, 16, 4)), second], 3)
+                    HashMatches { places: "found_second", ..found("rows_four_second", (5, 17, 4)) };
+                lazy(&LZ77_LAZY_EIGHT, vec![found("rows_four", (8, 17, 4)), second], 3)
             }
             Search::Lazy32 => deep(&LZ77_DEEP_QUICK, (5, 16, 32)),
             Search::Lazy64 => deep(&LZ77_DEEP_THOROUGH, (6, 16, 64)),

@@ -107,7 +107,8 @@ fn workers_are_prepared_for_an_archive() {
     }
 }
 
-/// Reads that come before the preparation are refused. After it, the CPU decodes blocks whose programs are not loaded.
+/// Reads that come before the preparation are refused. After it, workers keep what they have, though they are idle, and the CPU
+/// decodes blocks whose programs are not loaded.
 #[test]
 fn nothing_is_made_after_the_preparation() {
     let contents = contents(700_000);
@@ -119,13 +120,16 @@ fn nothing_is_made_after_the_preparation() {
             if loads_nothing {
                 own = own.loading_nothing();
             }
-            let options = DeviceMemoryOptions::new().workers(2).batch(256 << 10).only_prepared();
+            let idle = Duration::from_millis(1);
+            let options = DeviceMemoryOptions::new().workers(2).batch(256 << 10).idle(idle);
+            let options = options.only_prepared();
             let memory = DeviceMemory::of_device(Arc::new(own), &options);
             let (_, archive) = archive_of(packed.clone());
             let mut buffer = memory.allocate(100_000).unwrap();
             let refused = archive.read_into(300_000..400_000, &mut buffer);
             assert!(matches!(refused, Err(ArchiveError::Device { .. })), "{refused:?}");
             archive.prepare_on(&memory).unwrap();
+            thread::sleep(20 * idle);
             let before = archive.statistics();
             archive.read_into(300_000..400_000, &mut buffer).unwrap();
             let mut found = vec![0; 100_000];
