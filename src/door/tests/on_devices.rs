@@ -9,9 +9,6 @@ use crate::gpu::tests::testing::each_static_device;
 
 /// How often a kernel looks before it gives up. The tests take far fewer looks.
 const LOOKS: u32 = 1 << 30;
-/// A queue gives a kernel up after this time.
-const DEADLINE: Duration = Duration::from_secs(120);
-
 /// A door at each device that can have one.
 fn each_door(folder: &Folder, test: impl Fn(&Door)) {
     each_door_with(&folder.options().device_pool(64 << 20), test);
@@ -42,7 +39,7 @@ fn run(door: &Door, entry: &'static str, paths: &[u8], args: &[u32], results: us
     let launch = launch.buffer("results", paths).unwrap().buffer("results", &[]).unwrap();
     let entry =
         Entry { name: entry, args, groups: (results as u32 / 16).div_ceil(64), threads: 64 };
-    launch.run(&entry, DEADLINE, || ()).unwrap();
+    launch.run(&entry, PATIENCE, || ()).unwrap();
     launch.words(1, results).unwrap()
 }
 
@@ -171,7 +168,7 @@ fn a_running_kernel_has_all_handles_at_once() {
             let launch = launch.buffer("door_results", &[]).unwrap();
             let args = [file, 2_000_000 / 1024, 1024, count as u32, LOOKS, 1024, 1];
             let entry = Entry { name: "many", args: &args, groups: 1, threads: 64 };
-            launch.run(&entry, DEADLINE, || ()).unwrap();
+            launch.run(&entry, PATIENCE, || ()).unwrap();
             let found = launch.words(1, 3).unwrap();
             let expected = crate::door::measure::expected(&contents, 1024, 0..count as u32, true);
             assert_eq!(found, [expected, count as u32, 0], "{name}");

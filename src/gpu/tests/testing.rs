@@ -8,6 +8,7 @@
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[cfg(any(feature = "cuda", feature = "opencl"))]
 use crate::gpu::device::Dispatch;
@@ -115,11 +116,16 @@ fn each_of(opened: impl Fn(Api, &dyn Fn(&Opened)), test: impl Fn(&dyn Device)) {
     let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| name.contains(wanted));
     let no_skip = std::env::var_os("PZ_TEST_NO_SKIP").is_some_and(|value| value == "1");
     // There is no software device for CUDA, so a machine without one is no failure.
-    let apis = [
+    let mut apis = [
         (Api::Cuda, false),
         (Api::OpenCl, cfg!(feature = "opencl")),
         (Api::WebGpu, cfg!(feature = "webgpu")),
     ];
+    // A driver compiles one kernel at a time, so two tests that run side by side had better begin with different drivers.
+    static TESTS: AtomicUsize = AtomicUsize::new(0);
+    if TESTS.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
+        apis.reverse();
+    }
     for (api, is_expected) in apis {
         let api_name = api.to_string().to_lowercase();
         let run = |opened: &Opened| {

@@ -4,10 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
-use std::time::Duration;
 
 use super::{
-    DeviceBuffer, DeviceMemory, DeviceMemoryOptions, archive_of, contents, faulty,
+    DeviceBuffer, DeviceMemory, DeviceMemoryOptions, PATIENCE, archive_of, contents, faulty,
     local_archive_of, memory_of,
 };
 use crate::Options;
@@ -32,7 +31,7 @@ fn read_all(archive: &Archive, buffer: &DeviceBuffer, ranges: &[Range<u64>]) -> 
     drop(done);
     let mut outcomes: Vec<Option<Outcome>> = ranges.iter().map(|_| None).collect();
     for _ in ranges {
-        let (number, outcome) = is_done.recv_timeout(Duration::from_secs(60)).unwrap();
+        let (number, outcome) = is_done.recv_timeout(PATIENCE).unwrap();
         assert!(outcomes[number].replace(outcome).is_none(), "{number} has ended twice");
     }
     assert!(is_done.recv().is_err());
@@ -127,7 +126,7 @@ fn reads_end_after_their_archive() {
         );
         drop((archive, memory, buffer));
         source.is_held.store(false, Ordering::Relaxed);
-        let (outcome, buffer) = is_done.recv_timeout(Duration::from_secs(60)).unwrap();
+        let (outcome, buffer) = is_done.recv_timeout(PATIENCE).unwrap();
         outcome.unwrap();
         let mut found = vec![0; contents.len()];
         buffer.copy_to_host(0, &mut found).unwrap();

@@ -137,9 +137,12 @@ fn faulty(device: &'static dyn Device, fault: Fault) -> Arc<Faulty<&'static dyn 
     Arc::new(Faulty::new(device, fault).with_deadline(Duration::from_millis(300)))
 }
 
+/// More than anything takes, even on a busy machine whose drivers compile all kernels first.
+const PATIENCE: Duration = Duration::from_secs(600);
+
 /// Waits until something is so.
 fn wait_until(mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + PATIENCE;
     while !is_so() && Instant::now() < until {
         thread::sleep(Duration::from_millis(1));
     }
