@@ -1,8 +1,9 @@
 // Sorts LZ77 chunks for decoding: the slowest first.
 //
-// Chunks that run at the same time then take about equally long, the last ones are quick, and compute units that take
-// turns at starting chunks get equal work. One workgroup sorts the numbers of all chunks by an estimate of their
-// time. The order of chunks with equal estimates is unspecified and irrelevant.
+// Chunks that run at the same time then take about equally long, and the last ones are quick. In each round of `round`
+// chunks, every compute unit starts a workgroup. Every other round begins with its quickest chunk, so that compute units
+// get equal work although all chunks may start at once. One workgroup sorts the numbers of all chunks by an estimate of
+// their time. The order of chunks with equal estimates is unspecified and irrelevant.
 //
 // @pz_cost {
 //   threads: 1024
@@ -29,7 +30,7 @@ inline uint class_of(__global const uint *lz77_chunks, uint number, uint max_chu
 }
 
 __kernel void lz77_order(__global const uint *lz77_chunks, __global uint *order, uint count, uint max_chunks, uint per_block,
-                         uint stride) {
+                         uint stride, uint round) {
     SHARED uint places[CLASSES];
     uint item = (uint)get_local_id(0);
     if (get_group_id(0) != 0) return;
@@ -48,6 +49,9 @@ __kernel void lz77_order(__global const uint *lz77_chunks, __global uint *order,
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint i = item; i < count; i += THREADS) {
         uint place = atomic_inc(&places[class_of(lz77_chunks, i, max_chunks, per_block, stride)]);
+        uint first = place / round * round;
+        uint last = min(first + round, count) - 1u;
+        if (place / round % 2u == 1u) place = last - (place - first);
         order[min(place, count - 1u)] = i;
     }
 }

@@ -1,8 +1,9 @@
 // Sorts LZ77 chunks for decoding: the slowest first.
 //
-// Chunks that run at the same time then take about equally long, the last ones are quick, and compute units that take
-// turns at starting chunks get equal work. One workgroup sorts the numbers of all chunks by an estimate of their
-// time. The order of chunks with equal estimates is unspecified and irrelevant.
+// Chunks that run at the same time then take about equally long, and the last ones are quick. In each round of `round`
+// chunks, every compute unit starts a workgroup. Every other round begins with its quickest chunk, so that compute units
+// get equal work although all chunks may start at once. One workgroup sorts the numbers of all chunks by an estimate of
+// their time. The order of chunks with equal estimates is unspecified and irrelevant.
 //
 // @pz_cost {
 //   threads: 1024
@@ -18,6 +19,7 @@ struct Args {
     max_chunks: u32,
     per_block: u32,
     stride: u32,
+    round: u32,
 }
 var<immediate> args: Args;
 
@@ -64,7 +66,12 @@ fn lz77_order(local_index: u32, workgroup_index: u32) {
     }
     workgroupBarrier();
     for (var i = local_index; i < count; i += THREADS) {
-        let place = atomicAdd(&places[class_of(i)], 1u);
+        var place = atomicAdd(&places[class_of(i)], 1u);
+        let first = place / args.round * args.round;
+        let last = min(first + args.round, count) - 1u;
+        if place / args.round % 2u == 1u {
+            place = last - (place - first);
+        }
         order[min(place, count - 1u)] = i;
     }
 }

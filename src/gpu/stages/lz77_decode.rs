@@ -287,9 +287,9 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
     // With 56 registers, 36 teams run at once on a multiprocessor of the H200. A higher limit or more teams are slower.
     let registers = ("MAX_REGISTERS", if needs.fse { 64 } else { 56 });
     // Long windows leave few teams; spread those over all compute units.
+    let are_few = |work: u32| work <= 4 * limits.compute_units;
     let in_group = |work: u32| {
-        let few = work <= 4 * limits.compute_units;
-        if few { 1 } else { teams(if needs.fse { 2 } else { 4 }) }
+        if are_few(work) { 1 } else { teams(if needs.fse { 2 } else { 4 }) }
     };
     let is_recorded = (turns > 1 || measured("PZ_RECORDS", 0) != 0)
         && !needs.in_turns
@@ -331,8 +331,9 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         return Ok(plan);
     }
     let work = shape.blocks * per_block;
-    // If there are more chunks than run at once, start with the slowest.
-    let is_ordered = turns == 1 && work > measured("PZ_ORDER", 40 * limits.compute_units);
+    // Compute units that have several teams each get equal work.
+    let is_ordered = turns == 1 && !are_few(work);
+    let round = (in_group(work) * limits.compute_units).max(1);
     let mut buffers = vec![contents, payload, results, chunks, tables];
     if is_ordered {
         let threads = ORDER_THREADS.min(1 << limits.max_workgroup.ilog2());
@@ -342,7 +343,7 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
             "lz77_order",
             &[],
             &[chunks, order],
-            &[work, max_chunks, per_block, stride],
+            &[work, max_chunks, per_block, stride, round],
             threads / 32,
             threads / 32,
         );
