@@ -48,7 +48,7 @@ fi
 step "Format"
 cargo fmt --all --check
 
-# What needs no device, in a target folder of its own. Prints to a file, which the script shows when this has ended.
+# What needs no device, in a target folder of its own.
 checks() {
     renice -n 19 "$BASHPID" >/dev/null
     export CARGO_TARGET_DIR=$target/checks
@@ -78,12 +78,12 @@ checks() {
 
 scratch=$(mktemp -d)
 step "Beside the tests, where they leave a core idle: lints, documentation, combinations of features, portable code"
-# Job control gives it a process group of its own, so that nothing of it outlives the script.
+# Job control gives it a process group of its own, so that the script can end all of it. What it prints is shown at its end.
 set -m
 checks >"$scratch/log" 2>&1 &
-checks=$!
+beside=$!
 set +m
-trap 'kill -- "-$checks" 2>/dev/null || true; rm -rf "$scratch"' EXIT
+trap 'kill -- "-$beside" 2>/dev/null || true; rm -rf "$scratch"' EXIT
 
 step "Tests, all features; fuzz targets, on mutations of valid files"
 cargo test --locked --workspace --all-features
@@ -99,12 +99,6 @@ MATURIN_PEP517_ARGS="--profile dev --locked" "$target/python/bin/pip" install --
 (cd python/tests && "$target/python/bin/python" -m pytest --quiet -p no:cacheprovider -rs)
 "$target/python/bin/python" -c 'import torch' 2>/dev/null || say "NOT TESTED: tensors of torch in Python, because torch is not installed in $target/python"
 
-step "Waiting for what runs beside the tests"
-ended=0
-wait "$checks" || ended=$?
-cat "$scratch/log"
-[ "$ended" -eq 0 ] || die "what ran beside the tests failed, with exit code $ended"
-
 step "The library for C, as its script installs it: the example, with the shared library and with the static one"
 command -v pkg-config >/dev/null || install_packages pkg-config || die "pkg-config is missing, and cannot be installed here"
 scripts/install-capi.sh "$target/capi" --profile dev
@@ -117,6 +111,12 @@ cc -std=c11 -Wall -Wextra -Werror capi/example/example.c ${c_flags/-lpz/-l:libpz
 for linked in shared static; do
     "$target/capi/$linked" "$scratch" >/dev/null
 done
+
+step "Waiting for what runs beside the tests"
+ended=0
+wait "$beside" || ended=$?
+cat "$scratch/log"
+[ "$ended" -eq 0 ] || die "what ran beside the tests failed, with exit code $ended"
 
 step "A mixed set of files at every level, with and without vector code, on one thread and two"
 # With the features of the tests above, so that nothing is built again.

@@ -1,9 +1,10 @@
 // Sorts LZ77 chunks for decoding: the slowest first.
 //
-// Chunks that run at the same time then take about equally long, and the last ones are quick. In each round of `round`
-// chunks, every compute unit starts a workgroup. Every other round begins with its quickest chunk, so that compute units
-// get equal work although all chunks may start at once. One workgroup sorts the numbers of all chunks by an estimate of
-// their time. The order of chunks with equal estimates is unspecified and irrelevant.
+// Chunks that run at the same time then take about equally long, and the last ones are quick. The compute units take a
+// workgroup each of the first `round` chunks, then one each of the next, and so on. In every second round the order is
+// reversed: otherwise the first compute unit would get the slowest workgroup of every round. One workgroup sorts the
+// numbers of all chunks by an estimate of their time. The order of chunks with equal estimates is unspecified and
+// irrelevant.
 //
 // @pz_cost {
 //   threads: 1024

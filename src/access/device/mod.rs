@@ -91,8 +91,8 @@ impl DeviceMemoryOptions {
     }
 
     /// Loads and allocates nothing but in [`Archive::prepare_on`](crate::access::Archive): for a device on which a kernel
-    /// runs that does not end by itself. What was not prepared, the CPU decodes. Workers keep what was, however long they are
-    /// idle: they could not make it again, and giving it back would wait for the kernel.
+    /// runs that does not end by itself. What was not prepared, the CPU decodes. Workers never give back what was prepared: they
+    /// could not make it again, and giving it back would wait for the kernel.
     pub(crate) fn only_prepared(mut self) -> Self {
         self.only_prepared = true;
         self

@@ -343,8 +343,8 @@ impl Core {
         let mut lane = 0;
         let mut is_busy = false;
         loop {
-            let may_release = !self.only_prepared && !lanes.iter().all(Lane::is_empty);
-            match self.next(may_release, begun.is_some(), &mut is_busy) {
+            let is_empty = lanes.iter().all(Lane::is_empty);
+            match self.next(is_empty, begun.is_some(), &mut is_busy) {
                 Next::Batch(taken) => {
                     lane = (lane + 1) % lanes.len();
                     if begun.as_ref().is_some_and(|begun| begun.lane == lane) {
@@ -392,9 +392,9 @@ impl Core {
         None
     }
 
-    /// Waits for a batch, unless one `has_begun`; only for a while if lanes `may_release` memory. One worker only does what is
-    /// urgent, so that it never waits for a slow source. `is_busy` tells whether this worker has a batch that is not urgent.
-    fn next(&self, may_release: bool, has_begun: bool, is_busy: &mut bool) -> Next {
+    /// Waits for a batch, unless one `has_begun`. One worker only does what is urgent, so that it never waits for a slow
+    /// source. `is_busy` tells whether this worker has a batch that is not urgent.
+    fn next(&self, is_lane_empty: bool, has_begun: bool, is_busy: &mut bool) -> Next {
         let mut state = self.lock();
         loop {
             if state.is_closed {
@@ -420,7 +420,8 @@ impl Core {
             if has_begun {
                 return Next::Land;
             }
-            if !may_release {
+            // There is nothing that it could give back, or would be able to make again.
+            if is_lane_empty || self.only_prepared {
                 state = self.queued.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }

@@ -20,6 +20,7 @@ use super::server::{Server, Waker};
 use super::slots::Slots;
 use super::{Door, DoorOptions, FileMode, RequestError};
 use crate::gpu::device::visible::VisibleMemory;
+use crate::gpu::tests::testing::PATIENCE;
 use crate::test_data::mixture;
 use crate::{Level, Options};
 
@@ -67,9 +68,6 @@ impl AsRef<Path> for Folder {
         &self.0
     }
 }
-
-/// More than any answer takes, even on a busy machine whose drivers compile all kernels first.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Waits for an answer.
 fn wait(client: &Client, handle: &Handle) -> Status {

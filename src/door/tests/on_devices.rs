@@ -9,6 +9,7 @@ use crate::gpu::tests::testing::each_static_device;
 
 /// How often a kernel looks before it gives up. The tests take far fewer looks.
 const LOOKS: u32 = 1 << 30;
+
 /// A door at each device that can have one.
 fn each_door(folder: &Folder, test: impl Fn(&Door)) {
     each_door_with(&folder.options().device_pool(64 << 20), test);

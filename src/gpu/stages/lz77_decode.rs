@@ -331,12 +331,12 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         return Ok(plan);
     }
     let work = shape.blocks * per_block;
-    // Compute units that have several teams each get equal work.
+    // Where compute units have several teams each, they share the work equally.
     let is_ordered = turns == 1 && !are_few(work);
-    let round = (in_group(work) * limits.compute_units).max(1);
     let mut buffers = vec![contents, payload, results, chunks, tables];
     if is_ordered {
         let threads = ORDER_THREADS.min(1 << limits.max_workgroup.ilog2());
+        let round = (in_group(work) * limits.compute_units).max(1);
         run(
             &LZ77_ORDER,
             "layout",

@@ -12,10 +12,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::time::Duration;
 
 use super::plan::moves_of_blocks;
-use super::testing::each_device;
+use super::testing::{PATIENCE, each_device};
 use crate::codec::bwt;
 use crate::codec::lz77::{self, Params};
 use crate::codec::{Codec, Recipe};
@@ -88,7 +87,7 @@ impl Extents {
         padded.buffers.iter_mut().for_each(|buffer| buffer.bytes += guard(buffer.bytes));
         let memory = Memory::allocate(device, &padded).unwrap();
         let mut queue = device.queue().unwrap();
-        queue.set_deadline(Duration::from_secs(600));
+        queue.set_deadline(PATIENCE);
         for buffer in &padded.buffers {
             let mut bytes = filling(buffer.bytes as usize);
             if let Some((_, input)) = inputs.iter().find(|(name, _)| *name == buffer.name) {

@@ -220,7 +220,7 @@ fn windows_of_several_chunks() {
 
 #[test]
 fn long_chunks_first() {
-    // With so few compute units, each has many chunks.
+    // With so few compute units, each has several teams.
     let lens = [1, 70_000, 200_000, 65_536, 3, 131_073, 9];
     let case = |(seed, len): (u32, &usize)| {
         (encode(&params(16, 16, 1, Search::Lazy8, seed % 2 == 1), &mixture(seed, *len)), *len)

@@ -1,6 +1,6 @@
 //! Parts of blocks, decoded out of a file's bytes to any places of a buffer, on every device.
 
-use super::testing::{GARBAGE, each_device};
+use super::testing::{GARBAGE, PATIENCE, each_device};
 use crate::codec::Recipe;
 use crate::codec::filter::{Context, FilterChain, apply};
 use crate::format::{Method, Pipeline};
@@ -200,7 +200,7 @@ fn ranges_of_blocks_of_every_level_and_filter() {
                 }
                 made => made.unwrap(),
             };
-            decoder.batch_deadline(std::time::Duration::from_secs(600));
+            decoder.batch_deadline(PATIENCE);
             let mut to = Destination::new(&device, 2 * all.iter().map(Vec::len).sum::<usize>());
             let mut parts = Vec::new();
             let mut at = 1;

@@ -9,6 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 #[cfg(any(feature = "cuda", feature = "opencl"))]
 use crate::gpu::device::Dispatch;
@@ -89,6 +90,9 @@ fn webgpu() -> Opened {
     Err(DeviceError::Absent("this build is without the feature".into()))
 }
 
+/// Longer than anything takes, even on a busy machine whose drivers compile all kernels first.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
+
 /// Runs `test` on every device of all interfaces, including software devices.
 ///
 /// # Panics
@@ -121,7 +125,8 @@ fn each_of(opened: impl Fn(Api, &dyn Fn(&Opened)), test: impl Fn(&dyn Device)) {
         (Api::OpenCl, cfg!(feature = "opencl")),
         (Api::WebGpu, cfg!(feature = "webgpu")),
     ];
-    // A driver compiles one kernel at a time, so two tests that run side by side had better begin with different drivers.
+    // A driver compiles one kernel at a time. So that two tests do not wait for each other, every second one begins with
+    // the last driver.
     static TESTS: AtomicUsize = AtomicUsize::new(0);
     if TESTS.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
         apis.reverse();
@@ -264,7 +269,7 @@ pub(crate) fn run_plan(
     let memory = Memory::allocate(&pool, plan)?;
     let mut queue = pool.queue()?;
     // A software device may take a minute to compile a kernel while other tests run.
-    queue.set_deadline(std::time::Duration::from_secs(600));
+    queue.set_deadline(PATIENCE);
     for (name, bytes) in inputs {
         let mut padded = bytes.to_vec();
         padded.resize(bytes.len().next_multiple_of(4), GARBAGE);

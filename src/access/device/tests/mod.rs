@@ -26,6 +26,7 @@ use super::{DeviceBuffer, DeviceMemory, DeviceMemoryOptions, DeviceSliceMut};
 use crate::access::{Archive, ArchiveOptions, Part, Source, SourceError, SourceErrorKind};
 use crate::gpu::device::Device;
 use crate::gpu::tests::faulty::{Fault, Faulty};
+use crate::gpu::tests::testing::PATIENCE;
 use crate::test_data::{mixture, noise};
 
 /// An archive in memory whose reads can be held up or made to fail.
@@ -136,9 +137,6 @@ fn check(
 fn faulty(device: &'static dyn Device, fault: Fault) -> Arc<Faulty<&'static dyn Device>> {
     Arc::new(Faulty::new(device, fault).with_deadline(Duration::from_millis(300)))
 }
-
-/// More than anything takes, even on a busy machine whose drivers compile all kernels first.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Waits until something is so.
 fn wait_until(mut is_so: impl FnMut() -> bool) {
