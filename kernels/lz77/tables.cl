@@ -1,6 +1,7 @@
 // Builds the decoding tables of each group of chunks from their descriptions.
 //
-// A team has a group: one lane reads the description, then all lanes build tables. See src/format/lz77.md.
+// Reading a description is serial. The first team of a workgroup reads those of all its teams, with a lane for each, then
+// each team builds its group's tables. See src/format/lz77.md.
 //
 // @pz_cost {
 //   threads: N/262144*128
@@ -36,7 +37,7 @@ static inline Alphabet alphabet_of(uint model) {
     return a;
 }
 
-// What lane 0 reads of a group's description.
+// What a lane reads of a group's description.
 typedef struct {
     uint status;
     uint words;
@@ -89,19 +90,23 @@ static inline Group read_group(__global const uint *words, uint count, __local c
 // are shorter, and the end of its part of the table.
 static inline void sort_symbols(Team t, Alphabet a, __local const ushort *lengths, __local uchar *order, __local ushort *firsts, __local ushort *limits) {
     uint each = a.symbols > 64u ? 8u : 2u;
+    // The lane's lengths, in four bits each, the first on top.
+    uint own = 0u;
+    for (uint i = 0u; i < each; i++) own |= (uint)lengths[each * t.lane + i] << (28u - 4u * i);
     uint first = 0u;
     uint limit = 0u;
     for (uint length = 1u; length <= a.prefix_log; length++) {
-        uint mine = 0u;
-        for (uint i = 0u; i < each; i++) mine += lengths[each * t.lane + i] == length ? 1u : 0u;
+        uint other = own ^ length * 0x11111111u;
+        other |= other >> 1;
+        uint same = ~(other | other >> 2) & 0x11111111u;
+        uint mine = popcount(same);
         uint end = team_scan(t, mine);
         uint rank = first + end - mine;
-        for (uint i = 0u; i < each; i++) {
-            uint symbol = each * t.lane + i;
-            if (lengths[symbol] == length) {
-                order[rank & 255u] = (uchar)symbol;
-                rank++;
-            }
+        while (same != 0u) {
+            uint i = clz(same) / 4u;
+            order[rank & 255u] = (uchar)(each * t.lane + i);
+            rank++;
+            same &= 0x0fffffffu >> 4u * i;
         }
         uint all = team_broadcast(t, end, 31u);
         limit += all << (a.prefix_log - length);
@@ -114,25 +119,22 @@ static inline void sort_symbols(Team t, Alphabet a, __local const ushort *length
     team_sync(t);
 }
 
-// The entry at `i` of a prefix code's table.
-static inline uint prefix_entry(Alphabet a, uint mode, uint symbol_of_all, uint i, __local const uchar *order, __local const ushort *firsts, __local const ushort *limits) {
-    if (mode == 0u) return symbol_of_all;
+// The entries at `i`, an even number, and `i` + 1 of a prefix code's table. Only the longest codes have one entry.
+static inline uint prefix_pair(Alphabet a, uint mode, uint symbol_of_all, uint i, __local const uchar *order, __local const ushort *firsts, __local const ushort *limits) {
+    if (mode == 0u) return symbol_of_all * 0x00010001u;
     if (mode == 1u) {
         // Raw symbols that are not offsets become an offset that reaches before every window, and so is rejected.
         uint symbol = min(i >> (a.prefix_log - a.raw_bits), a.symbols);
-        return symbol | a.raw_bits << 8;
+        return (symbol | a.raw_bits << 8) * 0x00010001u;
     }
     uint length = 1u;
-    uint start = 0u;
-    for (uint l = 1u; l < a.prefix_log; l++) {
-        uint limit = limits[l];
-        if (i >= limit) {
-            length = l + 1u;
-            start = limit;
-        }
-    }
+#pragma unroll
+    for (uint l = 1u; l < PREFIX_LOG; l++) length += l < a.prefix_log && i >= limits[l] ? 1u : 0u;
+    uint start = length == 1u ? 0u : limits[length - 1u];
     uint rank = firsts[length] + ((i - start) >> (a.prefix_log - length));
-    return order[rank & 255u] | length << 8;
+    uint even = order[rank & 255u];
+    uint odd = length == a.prefix_log ? order[(rank + 1u) & 255u] : even;
+    return even | odd << 16 | length * 0x01000100u;
 }
 
 #if FSE
@@ -249,6 +251,21 @@ static inline void build_fse(Team t, uint symbols, uint log, __local const ushor
 
 #endif
 
+// A group: its block, its number there, and its first chunk.
+typedef struct {
+    uint block, number, chunk;
+    bool exists;
+} Place;
+
+static inline Place place_of(uint team, __global const uint *lz77_chunks, uint blocks, uint max_chunks, uint per_block) {
+    Place p = {team / per_block, team % per_block, 0u, false};
+    if (p.block >= blocks) return p;
+    __global const uint *head = lz77_chunks + CHUNK_WORDS * ((ulong)p.block * (max_chunks + 1u));
+    p.chunk = p.number << (head[BLOCK_LOGS] >> 16 & 15u);
+    p.exists = p.chunk < head[BLOCK_CHUNKS];
+    return p;
+}
+
 __kernel void lz77_tables(__global const uint *payload, __global uint *results, __global const uint *lz77_chunks,
                           __global uint *lz77_tables_out, uint blocks, uint max_chunks,
                           uint per_block) {
@@ -256,46 +273,42 @@ __kernel void lz77_tables(__global const uint *payload, __global uint *results, 
     SHARED ushort values_of[TEAMS][VALUES];
     SHARED uchar order_of[TEAMS][ALPHABET];
     SHARED ushort firsts_of[TEAMS][16], limits_of[TEAMS][16];
-    SHARED uint shared_of[TEAMS][5];
+    SHARED Group groups[TEAMS];
 #if FSE
     SHARED uint next_of[TEAMS][STATES / 2u];
     SHARED uint mask_of[TEAMS][64];
 #endif
     TEAM_START(t);
-    length_code_build(codes, (uint)get_local_id(0));
+    uint item = (uint)get_local_id(0);
+    length_code_build(codes, item);
+    for (uint i = t.lane; i < VALUES; i += 32u) values_of[t.index][i] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    uint group = (uint)get_group_id(0) * TEAMS + t.index;
-    uint block = team_uniform(t, group / per_block);
-    if (block >= blocks) return;
-    group = team_uniform(t, group % per_block);
-    __global const uint *head = lz77_chunks + CHUNK_WORDS * ((ulong)block * (max_chunks + 1u));
-    uint chunk = team_uniform(t, group << (head[BLOCK_LOGS] >> 16 & 15u));
-    if (chunk >= team_uniform(t, head[BLOCK_CHUNKS])) return;
-    __global const uint *descriptor = head + CHUNK_WORDS * (chunk + 1u);
-    __global uint *out = lz77_tables_out + (ulong)GROUP_WORDS * ((ulong)block * max_chunks + group);
-
-    __local ushort *values = values_of[t.index];
-    __local uint *shared = shared_of[t.index];
-    for (uint i = t.lane; i < VALUES; i += 32u) values[i] = 0;
-    team_sync(t);
-    if (t.lane == 0u) {
-        Group g = read_group(payload + descriptor[CHUNK_START], descriptor[CHUNK_RECORD], codes, values);
-        out[TABLES_STATUS] = g.status;
-        out[TABLES_WORDS] = g.words;
-        out[TABLES_MODES] = g.modes;
-        out[TABLES_LOGS] = g.logs;
-        if (g.status != 0u) results[8u * block] = g.status;
-        shared[0] = g.status;
-        shared[1] = g.modes;
-        shared[2] = g.logs;
-        shared[3] = g.constants;
+    uint first = (uint)get_group_id(0) * TEAMS;
+    if (item < TEAMS) {
+        Place p = place_of(first + item, lz77_chunks, blocks, max_chunks, per_block);
+        Group g = {1u, 0u, 0u, 0u, 0u};
+        if (p.exists) {
+            __global const uint *descriptor = lz77_chunks + CHUNK_WORDS * ((ulong)p.block * (max_chunks + 1u) + p.chunk + 1u);
+            g = read_group(payload + descriptor[CHUNK_START], descriptor[CHUNK_RECORD], codes, values_of[item]);
+            __global uint *out = lz77_tables_out + (ulong)GROUP_WORDS * ((ulong)p.block * max_chunks + p.number);
+            out[TABLES_STATUS] = g.status;
+            out[TABLES_WORDS] = g.words;
+            out[TABLES_MODES] = g.modes;
+            out[TABLES_LOGS] = g.logs;
+            if (g.status != 0u) results[8u * p.block] = g.status;
+        }
+        groups[item] = g;
     }
-    team_sync(t);
-    if (team_uniform(t, shared[0]) != 0u) return;
-    uint modes = team_uniform(t, shared[1]);
-    uint logs = team_uniform(t, shared[2]);
-    uint constants = team_uniform(t, shared[3]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    if (team_uniform(t, groups[t.index].status) != 0u) return;
+    uint modes = team_uniform(t, groups[t.index].modes);
+    uint logs = team_uniform(t, groups[t.index].logs);
+    uint constants = team_uniform(t, groups[t.index].constants);
+    uint own = team_uniform(t, first + t.index);
+    __local ushort *values = values_of[t.index];
+    __global uint *out = lz77_tables_out + (ulong)GROUP_WORDS * ((ulong)(own / per_block) * max_chunks + own % per_block);
 
     __global uint *table = out + TABLES_HEAD;
     for (uint m = 0u; m < 3u; m++) {
@@ -313,22 +326,18 @@ __kernel void lz77_tables(__global const uint *payload, __global uint *results, 
 #endif
         if (mode == 2u) sort_symbols(t, a, lengths, order, firsts, limits);
         if (mode != 3u) {
-#if LITERALS
-            for (uint i = t.lane; i < 1u << a.prefix_log; i += 32u) {
-                uint entry = prefix_entry(a, mode, symbol_of_all, i, order, firsts, limits);
-                table[i] = entry >> 8 | (entry & 255u) << 8;
-            }
-#elif FSE
-            for (uint i = t.lane; i < 1u << a.prefix_log; i += 32u) {
-                table[i] = prefix_entry(a, mode, symbol_of_all, i, order, firsts, limits);
-            }
-#else
             for (uint i = t.lane; i < 1u << (a.prefix_log - 1u); i += 32u) {
-                uint even = prefix_entry(a, mode, symbol_of_all, 2u * i, order, firsts, limits);
-                uint odd = prefix_entry(a, mode, symbol_of_all, 2u * i + 1u, order, firsts, limits);
-                table[i] = even | odd << 16;
-            }
+                uint pair = prefix_pair(a, mode, symbol_of_all, 2u * i, order, firsts, limits);
+#if LITERALS
+                table[2u * i] = pair >> 8 & 255u | (pair & 255u) << 8;
+                table[2u * i + 1u] = pair >> 24 | (pair >> 8 & 0xff00u);
+#elif FSE
+                table[2u * i] = pair & 0xffffu;
+                table[2u * i + 1u] = pair >> 16;
+#else
+                table[i] = pair;
 #endif
+            }
         }
         table += m == 2u ? OFFSET_TABLE : SYMBOL_TABLE;
     }

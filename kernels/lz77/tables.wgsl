@@ -1,6 +1,7 @@
 // Builds the decoding tables of each group of chunks from their descriptions.
 //
-// A team has a group: one lane reads the description, then all lanes build tables. See src/format/lz77.md.
+// Reading a description is serial. The first invocations of a workgroup read those of all its teams, one each, then each
+// team builds its group's tables. See src/format/lz77.md.
 //
 // @pz_cost {
 //   threads: N/262144*128
@@ -38,16 +39,16 @@ const ORDER_WORDS: u32 = ALPHABET / 4u;
 var<workgroup> order: array<atomic<u32>, TEAMS * ORDER_WORDS>;
 var<workgroup> firsts: array<u32, TEAMS * 16u>;
 var<workgroup> limits: array<u32, TEAMS * 16u>;
-// What the first lane found: status, modes, logs, constants.
+// What was read for the team: status, modes, logs, constants.
 var<workgroup> found: array<u32, TEAMS * 4u>;
 
 fn value(index: u32) -> u32 {
     return (atomicLoad(&values[team_index * (VALUES / 2u) + (index >> 1u)]) >> (16u * (index & 1u))) & 0xffffu;
 }
 
-// Adds to a value that stays in [0, 65536).
-fn value_add(index: u32, more: u32) {
-    atomicAdd(&values[team_index * (VALUES / 2u) + (index >> 1u)], more << (16u * (index & 1u)));
+// Adds to a value of team `team`. It stays in [0, 65536).
+fn value_add(team: u32, index: u32, more: u32) {
+    atomicAdd(&values[team * (VALUES / 2u) + (index >> 1u)], more << (16u * (index & 1u)));
 }
 
 fn order_put(rank: u32, symbol: u32) {
@@ -74,8 +75,8 @@ fn alphabet_of(model: u32) -> Alphabet {
 }
 
 // Reads the code lengths of `size` symbols, at most `most`, if `log` is 0; otherwise their norms for a table of 2^log
-// states. Values other than 0 go to `values` from `first` on. Returns 0 or a status.
-fn description_lengths(size: u32, most: u32, log: u32, first: u32) -> u32 {
+// states. Values other than 0 go to those of `team` from `first` on. Returns 0 or a status.
+fn description_lengths(team: u32, size: u32, most: u32, log: u32, first: u32) -> u32 {
     var near = 0u;
     var far = 0u;
     var place = 0u;
@@ -118,7 +119,7 @@ fn description_lengths(size: u32, most: u32, log: u32, first: u32) -> u32 {
             if share > space {
                 return 24u;
             }
-            value_add(first + place, v);
+            value_add(team, first + place, v);
             space -= share;
             if space == 0u {
                 return select(0u, 25u, description_is_short());
@@ -131,8 +132,8 @@ fn description_lengths(size: u32, most: u32, log: u32, first: u32) -> u32 {
     return 26u;
 }
 
-// Reads a group's description, on lane 0.
-fn read_group(first: u32, count: u32, out: u32, block: u32) {
+// Reads the description of the group of a workgroup's team `team`, on one lane.
+fn read_group(team: u32, first: u32, count: u32, out: u32, block: u32) {
     description_start(first, count);
     var status = 0u;
     var logs = 0u;
@@ -169,7 +170,7 @@ fn read_group(first: u32, count: u32, out: u32, block: u32) {
                 continue;
             }
         }
-        status = description_lengths(a.symbols, a.prefix_log, log, ALPHABET * m);
+        status = description_lengths(team, a.symbols, a.prefix_log, log, ALPHABET * m);
         logs |= log << (8u * m);
     }
     // What is left of the last word is padding.
@@ -187,10 +188,10 @@ fn read_group(first: u32, count: u32, out: u32, block: u32) {
     if status != 0u {
         results[8u * block] = status;
     }
-    found[4u * team_index + 0u] = status;
-    found[4u * team_index + 1u] = modes;
-    found[4u * team_index + 2u] = logs;
-    found[4u * team_index + 3u] = constants;
+    found[4u * team + 0u] = status;
+    found[4u * team + 1u] = modes;
+    found[4u * team + 2u] = logs;
+    found[4u * team + 3u] = constants;
 }
 
 // Sorts the symbols of a prefix code by length.
@@ -199,22 +200,25 @@ fn sort_symbols(a: Alphabet, base: u32) {
     for (var i = lane; i < ORDER_WORDS; i += 32u) {
         atomicStore(&order[team_index * ORDER_WORDS + i], 0u);
     }
+    // The lane's lengths, in four bits each, the first at the bottom.
+    var own = 0u;
+    for (var i = 0u; i < each; i++) {
+        own |= value(base + each * lane + i) << (4u * i);
+    }
     team_sync();
     var first = 0u;
     var limit = 0u;
     for (var length = 1u; length <= a.prefix_log; length++) {
-        var mine = 0u;
-        for (var i = 0u; i < each; i++) {
-            mine += select(0u, 1u, value(base + each * lane + i) == length);
-        }
+        var other = own ^ (length * 0x11111111u);
+        other |= other >> 1u;
+        var same = ~(other | other >> 2u) & 0x11111111u;
+        let mine = countOneBits(same);
         let end = team_scan(mine);
         var rank = first + end - mine;
-        for (var i = 0u; i < each; i++) {
-            let symbol = each * lane + i;
-            if value(base + symbol) == length {
-                order_put(rank, symbol);
-                rank++;
-            }
+        while same != 0u {
+            order_put(rank, each * lane + countTrailingZeros(same) / 4u);
+            rank++;
+            same &= same - 1u;
         }
         let all_ = team_broadcast(end, 31u);
         limit += all_ << (a.prefix_log - length);
@@ -227,14 +231,14 @@ fn sort_symbols(a: Alphabet, base: u32) {
     team_sync();
 }
 
-// The entry at `i` of a prefix code's table.
-fn prefix_entry(a: Alphabet, mode: u32, symbol_of_all: u32, i: u32) -> u32 {
+// The entries at `i`, an even number, and `i` + 1 of a prefix code's table. Only the longest codes have one entry.
+fn prefix_pair(a: Alphabet, mode: u32, symbol_of_all: u32, i: u32) -> u32 {
     if mode == 0u {
-        return symbol_of_all;
+        return symbol_of_all * 0x00010001u;
     }
     if mode == 1u {
         // Raw symbols that are not offsets become an offset that reaches before every window, and so is rejected.
-        return min(i >> (a.prefix_log - a.raw_bits), a.symbols) | a.raw_bits << 8u;
+        return (min(i >> (a.prefix_log - a.raw_bits), a.symbols) | a.raw_bits << 8u) * 0x00010001u;
     }
     var length = 1u;
     var start = 0u;
@@ -246,7 +250,9 @@ fn prefix_entry(a: Alphabet, mode: u32, symbol_of_all: u32, i: u32) -> u32 {
         }
     }
     let rank = firsts[16u * team_index + length] + ((i - start) >> (a.prefix_log - length));
-    return order_at(rank) | length << 8u;
+    let even = order_at(rank);
+    let odd = select(even, order_at(rank + 1u), length == a.prefix_log);
+    return even | odd << 16u | length * 0x01000100u;
 }
 
 // @pz_if FSE
@@ -397,7 +403,7 @@ fn build_fse(symbols: u32, log: u32, base: u32, table: u32, states: u32) {
         let x = value(base + symbol) + countOneBits(same & team_before());
         team_sync();
         if (same & team_before()) == 0u {
-            value_add(base + symbol, countOneBits(same));
+            value_add(team_index, base + symbol, countOneBits(same));
         }
         let bits = log - (31u - countLeadingZeros(x));
         let half = (bits & 15u) | ((x << bits) - size) << 4u;
@@ -415,6 +421,23 @@ fn build_fse(symbols: u32, log: u32, base: u32, table: u32, states: u32) {
 
 // @pz_end
 
+// A group: its block, its first chunk, and where its tables go.
+struct Place {
+    block: u32,
+    chunk: u32,
+    out: u32,
+    exists: bool,
+}
+
+fn place_of(team: u32) -> Place {
+    let block = min(team / args.per_block, args.blocks - 1u);
+    let group = team % args.per_block;
+    let head = CHUNK_WORDS * block * (args.max_chunks + 1u);
+    let chunk = group << ((lz77_chunks[head + BLOCK_LOGS] >> 16u) & 15u);
+    let exists = team < args.blocks * args.per_block && chunk < lz77_chunks[head + BLOCK_CHUNKS];
+    return Place(block, chunk, GROUP_WORDS * (block * args.max_chunks + group), exists);
+}
+
 // @pz_entry
 fn lz77_tables(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
@@ -423,28 +446,23 @@ fn lz77_tables(local_index: u32, workgroup_index: u32) {
         atomicStore(&values[team_index * (VALUES / 2u) + i], 0u);
     }
     workgroupBarrier();
-    let team = workgroup_index * TEAMS + team_index;
-    let block = min(team / args.per_block, args.blocks - 1u);
-    let group = team % args.per_block;
-    let head = CHUNK_WORDS * block * (args.max_chunks + 1u);
-    let chunk = group << ((lz77_chunks[head + BLOCK_LOGS] >> 16u) & 15u);
-    let is_group = team < args.blocks * args.per_block && chunk < lz77_chunks[head + BLOCK_CHUNKS];
-    let descriptor = head + CHUNK_WORDS * (chunk + 1u);
-    let out = GROUP_WORDS * (block * args.max_chunks + group);
-    if lane == 0u {
-        found[4u * team_index] = 1u;
+    if local_index < TEAMS {
+        let p = place_of(workgroup_index * TEAMS + local_index);
+        found[4u * local_index] = 1u;
+        if p.exists {
+            let descriptor = CHUNK_WORDS * (p.block * (args.max_chunks + 1u) + p.chunk + 1u);
+            let start = lz77_chunks[descriptor + CHUNK_START];
+            read_group(local_index, start, lz77_chunks[descriptor + CHUNK_RECORD], p.out, p.block);
+        }
     }
-    team_sync();
-    if lane == 0u && is_group {
-        read_group(lz77_chunks[descriptor + CHUNK_START], lz77_chunks[descriptor + CHUNK_RECORD], out, block);
-    }
-    team_sync();
+    workgroupBarrier();
     if team_uniform(found[4u * team_index]) != 0u {
         return;
     }
     let modes = team_uniform(found[4u * team_index + 1u]);
     let logs = team_uniform(found[4u * team_index + 2u]);
     let constants = team_uniform(found[4u * team_index + 3u]);
+    let out = place_of(workgroup_index * TEAMS + team_index).out;
 
     var table = out + TABLES_HEAD;
     for (var m = 0u; m < 3u; m++) {
@@ -464,27 +482,24 @@ fn lz77_tables(local_index: u32, workgroup_index: u32) {
         }
         if mode != 3u {
 // @pz_if LITERALS
-            for (var i = lane; i < (1u << a.prefix_log); i += 32u) {
-                let entry = prefix_entry(a, mode, symbol_of_all, i);
-                lz77_tables_out[table + i] = entry >> 8u | (entry & 255u) << 8u;
+            for (var i = lane; i < (1u << (a.prefix_log - 1u)); i += 32u) {
+                let pair = prefix_pair(a, mode, symbol_of_all, 2u * i);
+                lz77_tables_out[table + 2u * i] = ((pair >> 8u) & 255u) | (pair & 255u) << 8u;
+                lz77_tables_out[table + 2u * i + 1u] = pair >> 24u | ((pair >> 8u) & 0xff00u);
             }
 // @pz_else
 // @pz_if FSE
             for (var i = lane; i < (1u << (a.prefix_log - 2u)); i += 32u) {
-                let e0 = prefix_entry(a, mode, symbol_of_all, 4u * i);
-                let e1 = prefix_entry(a, mode, symbol_of_all, 4u * i + 1u);
-                let e2 = prefix_entry(a, mode, symbol_of_all, 4u * i + 2u);
-                let e3 = prefix_entry(a, mode, symbol_of_all, 4u * i + 3u);
-                lz77_tables_out[table + 2u * i] = e0 >> 8u | (e1 >> 8u) << 16u;
-                lz77_tables_out[table + 2u * i + 1u] = e2 >> 8u | (e3 >> 8u) << 16u;
-                let symbols = (e0 & 255u) | (e1 & 255u) << 8u | (e2 & 255u) << 16u | (e3 & 255u) << 24u;
+                let first = prefix_pair(a, mode, symbol_of_all, 4u * i);
+                let second = prefix_pair(a, mode, symbol_of_all, 4u * i + 2u);
+                lz77_tables_out[table + 2u * i] = (first >> 8u) & 0x00ff00ffu;
+                lz77_tables_out[table + 2u * i + 1u] = (second >> 8u) & 0x00ff00ffu;
+                let symbols = (first & 255u) | ((first >> 8u) & 0xff00u) | (second & 255u) << 16u | (second & 0x00ff0000u) << 8u;
                 lz77_tables_out[table + select(SYMBOL_STATES, OFFSET_STATES, m == 2u) / 2u + i] = symbols;
             }
 // @pz_else
             for (var i = lane; i < (1u << (a.prefix_log - 1u)); i += 32u) {
-                let even = prefix_entry(a, mode, symbol_of_all, 2u * i);
-                let odd = prefix_entry(a, mode, symbol_of_all, 2u * i + 1u);
-                lz77_tables_out[table + i] = even | odd << 16u;
+                lz77_tables_out[table + i] = prefix_pair(a, mode, symbol_of_all, 2u * i);
             }
 // @pz_end
 // @pz_end
