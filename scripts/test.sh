@@ -13,7 +13,12 @@ export CARGO_INCREMENTAL=0
 # Line tables are enough for backtraces, and build faster.
 export CARGO_PROFILE_DEV_DEBUG=line-tables-only
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-# What drivers compile and what pz measures stays out of the user's cache; all tests share it.
+# Drivers keep the kernels that they compile in the user's cache, as for every program, so that the next run finds them.
+user_cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
+mkdir -p "$user_cache" 2>/dev/null && [ -w "$user_cache" ] || user_cache=$target/tmp
+export POCL_CACHE_DIR=${POCL_CACHE_DIR:-$user_cache/pocl/kcache}
+export MESA_SHADER_CACHE_DIR=${MESA_SHADER_CACHE_DIR:-$user_cache}
+# What pz measures stays out of it; all tests share it.
 export XDG_CACHE_HOME=$target/tmp
 mkdir -p "$XDG_CACHE_HOME"
 

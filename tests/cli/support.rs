@@ -17,13 +17,20 @@ pub fn pz() -> Command {
             command.env_remove(name);
         }
     }
-    // Keep what tests learn about this machine out of the user's cache. Where a test has a cache of its own, software
-    // devices still share what they have compiled.
+    // Keep what tests learn about this machine out of the user's cache.
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    command.env("XDG_CACHE_HOME", cache).env("MESA_SHADER_CACHE_DIR", cache);
+    command.env("XDG_CACHE_HOME", cache);
+    // Software devices share what they have compiled, even where a test has a cache of its own: in the folders that the
+    // environment names, or else here.
+    for (name, folder) in
+        [("MESA_SHADER_CACHE_DIR", cache), ("POCL_CACHE_DIR", &cache.join("pocl/kcache"))]
+    {
+        if std::env::var_os(name).is_none() {
+            command.env(name, folder);
+        }
+    }
     // Nothing is trusted, whatever the user trusts.
     command.env("XDG_CONFIG_HOME", cache.join("settings"));
-    command.env("POCL_CACHE_DIR", cache.join("pocl/kcache"));
     command.stdin(Stdio::null());
     command
 }
