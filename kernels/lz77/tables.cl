@@ -90,12 +90,13 @@ static inline Group read_group(__global const uint *words, uint count, __local c
 // are shorter, and the end of its part of the table.
 static inline void sort_symbols(Team t, Alphabet a, __local const ushort *lengths, __local uchar *order, __local ushort *firsts, __local ushort *limits) {
     uint each = a.symbols > 64u ? 8u : 2u;
-    // The lane's lengths, in four bits each, the first on top.
+    // The lengths of the lane's symbols, in four bits each, the first symbol's on top.
     uint own = 0u;
     for (uint i = 0u; i < each; i++) own |= (uint)lengths[each * t.lane + i] << (28u - 4u * i);
     uint first = 0u;
     uint limit = 0u;
     for (uint length = 1u; length <= a.prefix_log; length++) {
+        // `same` gets the lowest of the four bits of each symbol of this length.
         uint other = own ^ length * 0x11111111u;
         other |= other >> 1;
         uint same = ~(other | other >> 2) & 0x11111111u;
@@ -251,19 +252,24 @@ static inline void build_fse(Team t, uint symbols, uint log, __local const ushor
 
 #endif
 
-// A group: its block, its number there, and its first chunk.
+// A team's group: its block, and its first chunk there. The last teams may have none.
 typedef struct {
-    uint block, number, chunk;
+    uint block, chunk;
     bool exists;
 } Place;
 
 static inline Place place_of(uint team, __global const uint *lz77_chunks, uint blocks, uint max_chunks, uint per_block) {
-    Place p = {team / per_block, team % per_block, 0u, false};
+    Place p = {team / per_block, 0u, false};
     if (p.block >= blocks) return p;
     __global const uint *head = lz77_chunks + CHUNK_WORDS * ((ulong)p.block * (max_chunks + 1u));
-    p.chunk = p.number << (head[BLOCK_LOGS] >> 16 & 15u);
+    p.chunk = team % per_block << (head[BLOCK_LOGS] >> 16 & 15u);
     p.exists = p.chunk < head[BLOCK_CHUNKS];
     return p;
+}
+
+// Where the tables of a team's group go.
+static inline __global uint *tables_of(__global uint *lz77_tables_out, uint team, uint max_chunks, uint per_block) {
+    return lz77_tables_out + (ulong)GROUP_WORDS * ((ulong)(team / per_block) * max_chunks + team % per_block);
 }
 
 __kernel void lz77_tables(__global const uint *payload, __global uint *results, __global const uint *lz77_chunks,
@@ -291,7 +297,7 @@ __kernel void lz77_tables(__global const uint *payload, __global uint *results, 
         if (p.exists) {
             __global const uint *descriptor = lz77_chunks + CHUNK_WORDS * ((ulong)p.block * (max_chunks + 1u) + p.chunk + 1u);
             g = read_group(payload + descriptor[CHUNK_START], descriptor[CHUNK_RECORD], codes, values_of[item]);
-            __global uint *out = lz77_tables_out + (ulong)GROUP_WORDS * ((ulong)p.block * max_chunks + p.number);
+            __global uint *out = tables_of(lz77_tables_out, first + item, max_chunks, per_block);
             out[TABLES_STATUS] = g.status;
             out[TABLES_WORDS] = g.words;
             out[TABLES_MODES] = g.modes;
@@ -308,7 +314,7 @@ __kernel void lz77_tables(__global const uint *payload, __global uint *results, 
     uint constants = team_uniform(t, groups[t.index].constants);
     uint own = team_uniform(t, first + t.index);
     __local ushort *values = values_of[t.index];
-    __global uint *out = lz77_tables_out + (ulong)GROUP_WORDS * ((ulong)(own / per_block) * max_chunks + own % per_block);
+    __global uint *out = tables_of(lz77_tables_out, own, max_chunks, per_block);
 
     __global uint *table = out + TABLES_HEAD;
     for (uint m = 0u; m < 3u; m++) {

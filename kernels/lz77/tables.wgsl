@@ -46,7 +46,7 @@ fn value(index: u32) -> u32 {
     return (atomicLoad(&values[team_index * (VALUES / 2u) + (index >> 1u)]) >> (16u * (index & 1u))) & 0xffffu;
 }
 
-// Adds to a value of team `team`. It stays in [0, 65536).
+// Adds to a value of the workgroup's team `team`. The sum is below 65536.
 fn value_add(team: u32, index: u32, more: u32) {
     atomicAdd(&values[team * (VALUES / 2u) + (index >> 1u)], more << (16u * (index & 1u)));
 }
@@ -132,7 +132,7 @@ fn description_lengths(team: u32, size: u32, most: u32, log: u32, first: u32) ->
     return 26u;
 }
 
-// Reads the description of the group of a workgroup's team `team`, on one lane.
+// Reads the description of the group that the workgroup's team `team` has, on one lane.
 fn read_group(team: u32, first: u32, count: u32, out: u32, block: u32) {
     description_start(first, count);
     var status = 0u;
@@ -200,7 +200,7 @@ fn sort_symbols(a: Alphabet, base: u32) {
     for (var i = lane; i < ORDER_WORDS; i += 32u) {
         atomicStore(&order[team_index * ORDER_WORDS + i], 0u);
     }
-    // The lane's lengths, in four bits each, the first at the bottom.
+    // The lengths of the lane's symbols, in four bits each, the first symbol's at the bottom.
     var own = 0u;
     for (var i = 0u; i < each; i++) {
         own |= value(base + each * lane + i) << (4u * i);
@@ -209,6 +209,7 @@ fn sort_symbols(a: Alphabet, base: u32) {
     var first = 0u;
     var limit = 0u;
     for (var length = 1u; length <= a.prefix_log; length++) {
+        // `same` gets the lowest of the four bits of each symbol of this length.
         var other = own ^ (length * 0x11111111u);
         other |= other >> 1u;
         var same = ~(other | other >> 2u) & 0x11111111u;
@@ -421,7 +422,7 @@ fn build_fse(symbols: u32, log: u32, base: u32, table: u32, states: u32) {
 
 // @pz_end
 
-// A group: its block, its first chunk, and where its tables go.
+// A team's group: its block, its first chunk there, and where its tables go. The last teams may have none.
 struct Place {
     block: u32,
     chunk: u32,
