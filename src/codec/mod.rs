@@ -16,6 +16,7 @@ pub(crate) mod bwt;
 pub(crate) mod distant;
 pub(crate) mod filter;
 pub(crate) mod fse;
+mod histogram;
 pub(crate) mod huffman;
 pub(crate) mod lanes;
 mod length_code;

@@ -9,6 +9,7 @@
 //! per entry: the row two steps on (24 bits), and the first of the two bytes. The second byte is the first byte of the
 //! row arrived at, which follows from the sorted order of the rows.
 
+use super::super::histogram::histogram;
 use super::super::{OutOfMemory, reserve};
 use super::Malformed;
 
@@ -70,22 +71,6 @@ impl<'a> FirstBytes<'a> {
         let byte = self.ranges[(row >> self.shift) as usize & (RANGES - 1)];
         if row < self.end[usize::from(byte)] { byte } else { self.search(row) }
     }
-}
-
-/// How often each byte occurs.
-fn histogram(bytes: &[u8]) -> [u32; 256] {
-    // Four counters for each byte: a run of one byte would otherwise wait for its own counter.
-    let mut counts = [[0u32; 256]; 4];
-    let (chunks, rest) = bytes.as_chunks::<4>();
-    for chunk in chunks {
-        for (count, &byte) in counts.iter_mut().zip(chunk) {
-            count[usize::from(byte)] += 1;
-        }
-    }
-    for &byte in rest {
-        counts[0][usize::from(byte)] += 1;
-    }
-    core::array::from_fn(|byte| counts.iter().map(|count| count[byte]).sum())
 }
 
 impl Inverse {

@@ -55,27 +55,27 @@ pub(super) struct Values {
 pub(super) const MEMORY: usize = (4 << SLOTS_LOG) + (16 + 2) * (1 << 16);
 
 impl Values {
-    /// Writes the list and the places of the elements of `before` to `unit`, which has the same bytes. Returns false if
-    /// there are too many values, or some that cannot be integers.
+    /// Replaces the elements of `unit` by their places and the list. Returns false if there are too many values, or some
+    /// that cannot be integers; the unit is then of no use.
     pub(super) fn apply<W: Word>(
         &mut self,
-        before: &[u8],
         unit: &mut [u8],
         (index, digits): (u8, Option<u8>),
     ) -> Result<bool, OutOfMemory> {
         if unit.len() < MIN_UNIT {
             return Ok(true);
         }
-        let elements = W::elements(before);
         let width = size_of::<W>();
-        let [start, capacity] = list(elements.len(), width, index.into());
-        // The numbers of values take the places' room until the list is sorted.
-        let (places, list) = unit[..elements.len() * width].split_at_mut(start * width);
-        let (places, rest) = places.split_at_mut(elements.len() * usize::from(index));
+        let count = unit.len() / width;
+        let unit = &mut unit[..count * width];
+        let [start, capacity] = list(count, width, index.into());
         let fits = match index {
-            1 => self.number::<W, 1>(elements, places.as_chunks_mut().0, capacity)?,
-            _ => self.number::<W, 2>(elements, places.as_chunks_mut().0, capacity)?,
+            1 => self.number::<W, 1>(unit, capacity)?,
+            _ => self.number::<W, 2>(unit, capacity)?,
         };
+        // The numbers of values have the places' room until the list is sorted.
+        let (places, list) = unit.split_at_mut(start * width);
+        let (places, rest) = places.split_at_mut(count * usize::from(index));
         if !fits || !digits.is_none_or(|digits| self.make_decimal(width, digits)) {
             return Ok(false);
         }
@@ -95,12 +95,11 @@ impl Values {
         Ok(true)
     }
 
-    /// Finds the values of `elements`, and writes the number of each element's value. Returns false if there are more
-    /// than `most`.
+    /// Finds the values of the elements of `unit`, and writes the number of each element's value to its beginning: a number
+    /// takes no more bytes than an element. Returns false if there are more values than `most`.
     fn number<W: Word, const P: usize>(
         &mut self,
-        elements: &[W::Bytes],
-        numbers: &mut [[u8; P]],
+        unit: &mut [u8],
         most: usize,
     ) -> Result<bool, OutOfMemory> {
         reserve(&mut self.slots, 1 << SLOTS_LOG)?;
@@ -109,8 +108,8 @@ impl Values {
         self.slots.resize(1 << SLOTS_LOG, EMPTY);
         self.found.clear();
         let mask = self.slots.len() - 1;
-        for (element, number) in elements.iter().zip(numbers) {
-            let value = W::load(*element).to_carry();
+        for i in 0..unit.len() / size_of::<W>() {
+            let value = W::load(W::elements(unit)[i]).to_carry();
             let hash = (value ^ value >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let mut slot = (hash >> (64 - SLOTS_LOG)) as usize;
             let found = loop {
@@ -128,7 +127,8 @@ impl Values {
                     _ => slot += 1,
                 }
             };
-            *number = std::array::from_fn(|i| (found >> (8 * i)) as u8);
+            unit.as_chunks_mut().0[i] =
+                std::array::from_fn::<_, P, _>(|i| (found >> (8 * i)) as u8);
         }
         Ok(true)
     }
@@ -146,7 +146,7 @@ impl Values {
 
     /// Sorts the values, which have so many bits, as signed numbers: small ones are next to each other.
     fn sort(&mut self, bits: u32) -> Result<(), OutOfMemory> {
-        self.found.sort_unstable_by_key(|(value, number)| (value ^ 1 << (bits - 1), *number));
+        self.found.sort_unstable_by_key(|(value, _)| value ^ 1 << (bits - 1));
         reserve(&mut self.places, 1 << 16)?;
         self.places.clear();
         self.places.resize(self.found.len(), 0);

@@ -1,7 +1,8 @@
 //! Applies a chain of filters.
 
+use super::bit_planes::transpose_all_bits;
 use super::dictionary::Values;
-use super::transpose::{transpose, transpose_all_bits};
+use super::transpose::transpose;
 use super::words::Word;
 use super::{ApplyFault, Context, FilterChain, Stage, decimal};
 use crate::codec::{OutOfMemory, reserve};
@@ -72,10 +73,9 @@ fn apply_stage(
             return Ok(each_decimal(u64::elements_mut(unit), codes));
         }
         (Stage::Dictionary { index, digits, .. }, width) => {
-            let before = copy(unit, scratch);
             return match width {
-                4 => values.apply::<u32>(before, unit, (index, digits)),
-                _ => values.apply::<u64>(before, unit, (index, digits)),
+                4 => values.apply::<u32>(unit, (index, digits)),
+                _ => values.apply::<u64>(unit, (index, digits)),
             };
         }
         (Stage::Calls { machine }, _) => machine.apply(unit),

@@ -3,8 +3,9 @@
 //! The stages run over pieces of a unit that stay in the first-level cache, a transposition and the stages before it
 //! together.
 
+use super::bit_planes::{self, GROUP, untranspose_all_bits};
 use super::dictionary;
-use super::transpose::{untranspose, untranspose_all_bits};
+use super::transpose::untranspose;
 use super::words::Word;
 use super::{Context, FilterChain, InvertFault, MAX_STAGES, Stage};
 use crate::codec::reserve;
@@ -47,6 +48,7 @@ pub(crate) fn invert(
 }
 
 fn invert_unit(mut stages: &[Stage], unit: &mut [u8], scratch: &mut Vec<u8>) {
+    let mut buffer = [0; TILE];
     while let Some((&last, before)) = stages.split_last() {
         if let Stage::Calls { machine } = last {
             machine.undo(unit);
@@ -78,7 +80,7 @@ fn invert_unit(mut stages: &[Stage], unit: &mut [u8], scratch: &mut Vec<u8>) {
         let shuffle = Shuffle::of(last, unit.len(), scratch);
         if let Some(shuffle) = shuffle.as_ref().filter(|shuffle| !TILE.is_multiple_of(shuffle.step))
         {
-            shuffle.undo(unit, 0);
+            shuffle.undo(unit, 0, &mut buffer);
         }
         let in_tiles = shuffle.filter(|shuffle| TILE.is_multiple_of(shuffle.step));
         if run.is_empty() && in_tiles.is_none() {
@@ -86,7 +88,7 @@ fn invert_unit(mut stages: &[Stage], unit: &mut [u8], scratch: &mut Vec<u8>) {
         }
         for (i, tile) in unit.chunks_mut(TILE).enumerate() {
             if let Some(shuffle) = &in_tiles {
-                shuffle.undo(tile, i * TILE);
+                shuffle.undo(tile, i * TILE, &mut buffer);
             }
             for (stage, kept) in run.iter().rev().zip(&mut kept) {
                 undo(*stage, tile, kept);
@@ -136,36 +138,42 @@ impl<'s> Shuffle<'s> {
         Some(Self { is_of_bits, width, count: len / step * step / width, step, planes })
     }
 
-    /// Sets `tile`, which begins at byte `start` of the unit.
-    fn undo(&self, tile: &mut [u8], start: usize) {
+    /// Sets `tile`, which begins at byte `start` of the unit. What `buffer` holds does not matter.
+    fn undo(&self, tile: &mut [u8], start: usize, buffer: &mut [u8; TILE]) {
         #[cfg(all(feature = "simd", target_arch = "x86_64"))]
         {
             let gains = self.is_of_bits || matches!(self.width, 3 | 4);
             if gains && crate::codec::lanes::avx2::is_available() {
                 // SAFETY: the features are present.
-                return unsafe { self.undo_with_avx2(tile, start) };
+                return unsafe { self.undo_with_avx2(tile, start, buffer) };
             }
         }
-        self.undo_inline(tile, start);
+        self.undo_inline(tile, start, buffer, bit_planes::join_rows);
     }
 
     /// [`Self::undo`], compiled for AVX2.
     #[cfg(all(feature = "simd", target_arch = "x86_64"))]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-    fn undo_with_avx2(&self, tile: &mut [u8], start: usize) {
-        self.undo_inline(tile, start);
+    fn undo_with_avx2(&self, tile: &mut [u8], start: usize, buffer: &mut [u8; TILE]) {
+        self.undo_inline(tile, start, buffer, |rows, to| bit_planes::join_rows_with_avx2(rows, to));
     }
 
     /// [`Self::undo`], compiled for the processor that the caller is compiled for.
     #[inline(always)]
-    fn undo_inline(&self, tile: &mut [u8], start: usize) {
+    fn undo_inline(
+        &self,
+        tile: &mut [u8],
+        start: usize,
+        buffer: &mut [u8; TILE],
+        join: impl Fn([&[u8; GROUP]; 8], &mut [u8; 8 * GROUP]),
+    ) {
         let first = start / self.width;
         let last = self.count.min((start + tile.len()) / self.width);
         let (planes, width, count) = (self.planes, self.width, self.count);
         if first < last {
             let elements = &mut tile[..(last - first) * width];
             if self.is_of_bits {
-                untranspose_all_bits(planes, elements, width, count, first..last);
+                untranspose_all_bits(planes, elements, width, count, first..last, buffer, join);
             } else {
                 untranspose(planes, elements, width, count, first..last);
             }

@@ -16,13 +16,15 @@
 //! | [`forward`] | applies a chain |
 //! | [`inverse`] | undoes it |
 //! | [`words`] | elements of 1, 2, 4 and 8 bytes |
-//! | [`transpose`] | byte and bit transposition |
+//! | [`transpose`] | byte transposition |
+//! | [`bit_planes`] | bit transposition |
 //! | [`decimal`] | floats that are decimal numbers, as integers |
 //! | [`calls`] | calls in programs |
 //! | [`dictionary`] | elements as places in a sorted list of their values |
 //! | [`modules`] | what runs the stages that a frame's modules define |
 //! | [`built_in`] | chains without such stages, for benchmarks |
 
+mod bit_planes;
 pub mod built_in;
 mod calls;
 mod choose;

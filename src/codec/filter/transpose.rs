@@ -1,4 +1,4 @@
-//! Byte and bit transposition of whole elements.
+//! Byte transposition of whole elements.
 
 use std::ops::Range;
 
@@ -145,7 +145,7 @@ fn join_8(from: &[u8], to: &mut [u8], count: usize, range: Range<usize>) {
 
 /// Joins bytes to pairs, these to fours, and those to eights: loops that compilers turn into vector instructions.
 #[inline(always)]
-fn interleave<const N: usize>(planes: &[[u8; N]; 8], to: &mut [[u8; 8]; N]) {
+pub(super) fn interleave<const N: usize>(planes: &[[u8; N]; 8], to: &mut [[u8; 8]; N]) {
     let mut pairs = [[0; N]; 4];
     for (pairs, [low, high]) in pairs.iter_mut().zip(planes.as_chunks().0) {
         for (pair, (low, high)) in pairs.iter_mut().zip(low.iter().zip(high)) {
@@ -162,126 +162,4 @@ fn interleave<const N: usize>(planes: &[[u8; N]; 8], to: &mut [[u8; 8]; N]) {
     for (eight, (low, high)) in to.iter_mut().zip(low.iter().zip(high)) {
         *eight = (u64::from(*low) | u64::from(*high) << 32).to_le_bytes();
     }
-}
-
-/// Byte j of word i becomes byte i of word j.
-#[inline(always)]
-fn transpose_bytes(mut rows: [u64; 8]) -> [u64; 8] {
-    for (step, mask) in
-        [(4, 0xffff_ffff_u64), (2, 0x0000_ffff_0000_ffff), (1, 0x00ff_00ff_00ff_00ff)]
-    {
-        let shift = 8 * step as u32;
-        for i in (0..8).filter(|i| i & step == 0) {
-            let (a, b) = (rows[i], rows[i | step]);
-            rows[i] = a & mask | (b & mask) << shift;
-            rows[i | step] = a >> shift & mask | b & !mask;
-        }
-    }
-    rows
-}
-
-/// Bit j of byte i becomes bit i of byte j (Warren, "Hacker's Delight", section 7-3).
-#[inline(always)]
-fn transpose_bits(mut word: u64) -> u64 {
-    for (shift, mask) in
-        [(7, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0xf0f0_f0f0)]
-    {
-        let swapped = (word ^ word >> shift) & mask;
-        word ^= swapped ^ swapped << shift;
-    }
-    word
-}
-
-/// Bytes of a plane of bits that are transposed together.
-const BITS_GROUP: usize = 32;
-
-/// Bit k of byte i of row j becomes bit j of byte i of row k.
-#[inline(always)]
-fn exchange_bits<const N: usize>(rows: &mut [[u8; N]; 8]) {
-    for (step, mask) in [(4, 0x0f), (2, 0x33), (1, 0x55)] {
-        for j in (0..8).filter(|j| j & step == 0) {
-            let (low, high) = rows.split_at_mut(j | step);
-            for (a, b) in low[j].iter_mut().zip(&mut high[0]) {
-                let swapped = (*a >> step ^ *b) & mask;
-                *a ^= swapped << step;
-                *b ^= swapped;
-            }
-        }
-    }
-}
-
-/// Bytes whose bits are transposed together: bits become bytes of planes of bytes, and back.
-const BITS_TILE: usize = super::inverse::TILE;
-
-/// Writes the bits of the elements of `from`, `width` bytes each, to planes: bit 0 of all elements, then bit 1. Their
-/// number must be a multiple of 8.
-pub(super) fn transpose_all_bits(from: &[u8], to: &mut [u8], width: usize) {
-    let plane_len = from.len() / width / 8;
-    let mut buffer = [0; BITS_TILE];
-    for (tile, elements) in from.chunks(BITS_TILE).enumerate() {
-        let count = elements.len() / width;
-        let start = tile * BITS_TILE / width / 8;
-        let bytes = &mut buffer[..elements.len()];
-        transpose(elements, bytes, width);
-        for (byte, plane) in bytes.chunks_exact(count).enumerate() {
-            let mut place = |i: usize, bits: [u64; 8]| {
-                for (bit, bits) in bits.into_iter().enumerate() {
-                    let at = (8 * byte + bit) * plane_len + start + i;
-                    let n = (plane_len - start - i).min(8);
-                    to[at..at + n].copy_from_slice(&bits.to_le_bytes()[..n]);
-                }
-            };
-            let (groups, rest) = plane.as_chunks::<64>();
-            for (i, group) in groups.iter().enumerate() {
-                let mut rows = [0; 8];
-                rows.iter_mut().zip(group.as_chunks().0).for_each(|(row, bytes)| {
-                    *row = transpose_bits(u64::from_le_bytes(*bytes));
-                });
-                place(8 * i, transpose_bytes(rows));
-            }
-            let mut rows = [0; 8];
-            for (row, bytes) in rows.iter_mut().zip(rest.as_chunks().0) {
-                *row = transpose_bits(u64::from_le_bytes(*bytes));
-            }
-            if !rest.is_empty() {
-                place(8 * groups.len(), transpose_bytes(rows));
-            }
-        }
-    }
-}
-
-/// Undoes [`transpose_all_bits`] for the elements `range` of the `count` in `from`; the ends of the range are multiples
-/// of 8. `to` is as long as these elements, and at most a tile.
-#[inline(always)]
-pub(super) fn untranspose_all_bits(
-    from: &[u8],
-    to: &mut [u8],
-    width: usize,
-    count: usize,
-    range: Range<usize>,
-) {
-    let plane_len = count / 8;
-    let mut buffer = [0; BITS_TILE];
-    let bytes = &mut buffer[..to.len()];
-    for (byte, plane) in bytes.chunks_exact_mut(range.len()).enumerate() {
-        let bits: [&[u8]; 8] = std::array::from_fn(|bit| {
-            &from[(8 * byte + bit) * plane_len..][range.start / 8..range.end / 8]
-        });
-        let (groups, rest) = plane.as_chunks_mut::<{ 8 * BITS_GROUP }>();
-        for (i, group) in groups.iter_mut().enumerate() {
-            let mut rows = [[0; BITS_GROUP]; 8];
-            for (row, bits) in rows.iter_mut().zip(bits) {
-                row.copy_from_slice(&bits[i * BITS_GROUP..][..BITS_GROUP]);
-            }
-            exchange_bits(&mut rows);
-            if let Ok(eights) = group.as_chunks_mut().0.try_into() {
-                interleave(&rows, eights);
-            }
-        }
-        for (i, bytes) in (BITS_GROUP * groups.len()..).zip(rest.as_chunks_mut::<8>().0) {
-            let row = u64::from_le_bytes(bits.map(|bits| bits[i]));
-            *bytes = transpose_bits(row).to_le_bytes();
-        }
-    }
-    untranspose(bytes, to, width, range.len(), 0..range.len());
 }

@@ -1,12 +1,12 @@
 //! What a few short pieces of a block show of its type, and the chains that suit it.
 
 use super::super::{FilterChain, Stage, decimal};
-use super::Entropy;
+use super::Frequencies;
+use crate::codec::histogram::histogram;
 
 /// Whether bytes are text: hardly a control character, and mostly printable ones of ASCII, or UTF-8.
 pub(super) fn is_text(bytes: &[u8]) -> bool {
-    let mut counts = [0; 256];
-    bytes.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
+    let counts = histogram(bytes);
     let sum = |range: std::ops::Range<usize>| counts[range].iter().sum::<u32>();
     let all = sum(0..256);
     let spaces = sum(9..11) + counts[13];
@@ -34,14 +34,14 @@ fn is_utf_8(bytes: &[u8]) -> bool {
 /// The widths that elements seem to have; `None` if bytes depend neither on their place in elements, nor resemble those
 /// of the pixel before.
 pub(super) fn widths(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut planes: [Entropy; 8] = Default::default();
+    let mut planes: [Frequencies; 8] = Default::default();
     for element in bytes.as_chunks::<8>().0 {
-        planes.iter_mut().zip(element).for_each(|(plane, &byte)| plane.add(byte));
+        planes.iter_mut().zip(element).for_each(|(plane, &byte)| plane.0[usize::from(byte)] += 1);
     }
     // What bytes take with tables for each of their places in elements of this width.
     let with_planes = |width: usize| {
         let of = |first: usize| {
-            let mut sum = Entropy::default();
+            let mut sum = Frequencies::default();
             planes.iter().skip(first).step_by(width).for_each(|plane| sum.join(plane));
             sum.bits()
         };
@@ -62,11 +62,9 @@ pub(super) fn widths(bytes: &[u8]) -> Option<Vec<u8>> {
         }
     }
     let resemble = |distance: usize| {
-        let mut differences = Entropy::default();
-        for (byte, before) in bytes[distance..].iter().zip(bytes) {
-            differences.add(byte.wrapping_sub(*before));
-        }
-        is_less(differences.bits())
+        let pairs = bytes[distance..].iter().zip(bytes);
+        let differences: Vec<_> = pairs.map(|(byte, before)| byte.wrapping_sub(*before)).collect();
+        is_less(Frequencies::of(&differences).bits())
     };
     (is_less(least) || (1..=4).any(resemble)).then_some(widths)
 }
@@ -121,21 +119,23 @@ pub(super) fn candidates(bytes: &[u8], widths: &[u8]) -> Vec<FilterChain> {
     chains
 }
 
-/// Whether many elements of `width` bytes are equal to others.
-pub(super) fn has_few_values(bytes: &[u8], width: u8) -> bool {
-    let mut values: Vec<&[u8]> = bytes.chunks_exact(width.into()).collect();
+/// How many values elements of `width` bytes, 4 or 8, have, if many are equal to others.
+pub(super) fn few_values(bytes: &[u8], width: u8) -> Option<usize> {
+    let mut values: Vec<u64> = match width {
+        4 => bytes.as_chunks().0.iter().map(|&bytes| u32::from_le_bytes(bytes).into()).collect(),
+        _ => bytes.as_chunks().0.iter().map(|&bytes| u64::from_le_bytes(bytes)).collect(),
+    };
     let all = values.len();
     values.sort_unstable();
     values.dedup();
-    values.len() <= all - all / 8
+    (values.len() <= all - all / 8).then_some(values.len())
 }
 
 /// How many digits behind the point half of the floats of `width` bytes have at most, and how many nearly all, if that
 /// is more. Nothing for floats with too many.
 fn digits(width: u8, bytes: &[u8]) -> Vec<u8> {
     let Some(max) = decimal::max_digits(width) else { return Vec::new() };
-    // An eighth of the elements will do.
-    let few: Vec<_> = bytes.as_chunks::<32>().0.iter().step_by(8).flatten().copied().collect();
+    let few = an_eighth(bytes);
     let all = few.len() / usize::from(width);
     let mut found = Vec::new();
     let mut least = all / 2;
@@ -156,13 +156,23 @@ fn digits(width: u8, bytes: &[u8]) -> Vec<u8> {
 /// With how many digits behind the point nearly as many floats of `width` bytes are decimal as with more, if most are: one
 /// that is not takes a list more bytes than some digits of all.
 pub(super) fn digits_for_lists(width: u8, bytes: &[u8]) -> Option<u8> {
-    let max = decimal::max_digits(width)?;
+    let max = decimal::max_digits(width)?.min(8);
+    let most_of = |bytes: &[u8]| -> Option<Vec<usize>> {
+        let all = bytes.len() / usize::from(width);
+        let counts: Vec<_> = (0..=max).map(|digits| decimals(width, bytes, digits, true)).collect();
+        counts.iter().any(|&count| count >= all / 2).then_some(counts)
+    };
+    most_of(&an_eighth(bytes))?;
+    let counts = most_of(bytes)?;
+    let most = counts.iter().max()?;
     let all = bytes.len() / usize::from(width);
-    let counts: Vec<_> =
-        (0..=max.min(8)).map(|digits| decimals(width, bytes, digits, true)).collect();
-    let most = counts.iter().copied().max().filter(|most| *most >= all / 2)?;
-    let enough = counts.iter().position(|count| count + all / 256 >= most)?;
+    let enough = counts.iter().position(|count| count + all / 256 >= *most)?;
     Some(enough as u8)
+}
+
+/// Every eighth 32 bytes of these.
+fn an_eighth(bytes: &[u8]) -> Vec<u8> {
+    bytes.as_chunks::<32>().0.iter().step_by(8).flatten().copied().collect()
 }
 
 /// How many floats of `width` bytes are decimal numbers with so many digits behind the point, or, if they have 8 bytes and it

@@ -1,55 +1,98 @@
 //! Samples of blocks whose units have lists of their values.
 //!
-//! A piece of a block would have a list of its own, much longer for its length than that of a unit. So one whole unit is
-//! filtered, and pieces are taken of the result, from each quarter alike. Few of them would meet a short list, so lists are
-//! encoded apart from them. For a codec that works on whole blocks, all units are filtered: its contexts reach from one to another.
+//! A piece of a block would have a list of its own, much longer for its length than that of a unit. So the values of one whole
+//! unit are listed, and pieces are taken of the places in that list, from each quarter alike. Few of them would meet a short
+//! list, so lists are encoded apart from them. For a codec that works on whole blocks, the values of all units are listed: its
+//! contexts reach from one to another.
 
 use super::super::{FilterChain, Stage, UNIT_LOG, dictionary};
 use super::{Chooser, PARTS, PIECES, Sample, apply, places};
 use crate::codec::{OutOfMemory, reserve};
 
 /// The most bytes of lists that the codec encodes.
-const MAX_ENCODED: usize = 1 << 15;
+const MAX_ENCODED: usize = 1 << 14;
+/// The end of a list is looked for in steps of so many bytes.
+const LIST_STEP: usize = 256;
 
-/// The lists of units.
+/// Units whose values a stage has listed.
 #[derive(Default)]
-pub(super) struct Lists {
-    bytes: Vec<u8>,
-    /// Bytes that the codec takes for them in each chain.
-    sizes: Vec<(FilterChain, usize)>,
+pub(super) struct Listed {
+    /// The stage.
+    by: Option<Stage>,
+    /// Bytes that the units had.
+    contents_len: usize,
+    /// The places of their elements in the lists, those of each unit together.
+    places: Vec<u8>,
+    /// Bytes of a unit's places; the last unit may have fewer.
+    unit_len: usize,
+    lists: Vec<u8>,
+    /// Bytes that the codec takes for the lists in each chain.
+    list_sizes: Vec<(FilterChain, usize)>,
 }
 
-impl Lists {
-    /// Entries in the middle, of 8 bytes or fewer.
-    fn middle(&self) -> &[u8] {
-        let len = self.bytes.len().min(MAX_ENCODED);
-        &self.bytes[(self.bytes.len() - len) / 2 / 8 * 8..][..len]
+impl Listed {
+    /// Takes lists and places from units that `dictionary` has filtered.
+    fn take(&mut self, filtered: &[u8], dictionary: Stage) -> Result<(), OutOfMemory> {
+        let Stage::Dictionary { width, index, .. } = dictionary else { return Ok(()) };
+        let [width, index] = [width, index].map(usize::from);
+        self.by = Some(dictionary);
+        self.contents_len = 0;
+        self.places.clear();
+        self.lists.clear();
+        self.list_sizes.clear();
+        self.unit_len = filtered.len().min(1 << UNIT_LOG) / width * index;
+        reserve(&mut self.places, filtered.len() / width * index)?;
+        reserve(&mut self.lists, filtered.len())?;
+        for unit in filtered.chunks(1 << UNIT_LOG) {
+            let range = dictionary::list_range(unit.len(), width, index);
+            if range.is_empty() {
+                continue;
+            }
+            self.contents_len += unit.len();
+            self.places.extend_from_slice(&unit[..unit.len() / width * index]);
+            let list = &unit[range];
+            // Zeros fill the rest of it.
+            let is_used = |step: &[u8]| *step != [0; LIST_STEP][..step.len()];
+            let steps = list.chunks(LIST_STEP).rposition(is_used).map_or(0, |last| last + 1);
+            self.lists.extend_from_slice(&list[..list.len().min(steps * LIST_STEP)]);
+        }
+        Ok(())
+    }
+
+    /// Entries in the middle of the lists, of 8 bytes or fewer.
+    fn middle_of_lists(&self) -> &[u8] {
+        let len = self.lists.len().min(MAX_ENCODED);
+        &self.lists[(self.lists.len() - len) / 2 / 8 * 8..][..len]
     }
 }
 
 impl Chooser {
-    /// Chains for `contents` that begin with a list of values of `width` bytes; none if there are too many values. If they are
-    /// floats with so many `digits` behind the point, the list has integers. `has_tables` is as for [`Chooser::choose`].
+    /// Chains for `contents` that begin with a list of values of `width` bytes, and places of at least `index` bytes; none if
+    /// there are too many values. If they are floats with so many `digits` behind the point, the list has integers.
+    /// `has_tables` is as for [`Chooser::choose`].
     pub(super) fn chains_with_lists(
         &mut self,
         contents: &[u8],
         width: u8,
+        index: u8,
         digits: Option<u8>,
         has_tables: bool,
     ) -> Result<Vec<FilterChain>, OutOfMemory> {
+        self.listed.by = None;
         let units = match contents.len() >> UNIT_LOG {
             whole @ 1.. if has_tables => &contents[(whole / 2) << UNIT_LOG..][..1 << UNIT_LOG],
             _ => contents,
         };
-        for index in [1, 2] {
+        for index in index..=2 {
             let dictionary = Stage::Dictionary { width, index, digits };
             let Some(alone) = FilterChain::new(&[dictionary]) else { continue };
-            self.listed_by = None;
-            if !apply(&alone, units, &mut self.listed, &mut self.unit)? {
+            if !apply(&alone, units, &mut self.filtered, &mut self.unit)? {
                 continue;
             }
-            self.listed_by = Some(dictionary);
-            self.take_lists(width.into(), index.into())?;
+            self.listed.take(&self.filtered, dictionary)?;
+            if self.listed.places.is_empty() {
+                break;
+            }
             let delta = Stage::Delta { width: index, order: 1, stride: 1 };
             let differences = Stage::ZigzagDelta { width: index, order: 1, stride: 1 };
             let transpose = Stage::Transpose { width: index };
@@ -67,23 +110,6 @@ impl Chooser {
         Ok(Vec::new())
     }
 
-    /// Moves the lists to a place of their own.
-    fn take_lists(&mut self, width: usize, index: usize) -> Result<(), OutOfMemory> {
-        let lists = &mut self.lists;
-        lists.sizes.clear();
-        lists.bytes.clear();
-        reserve(&mut lists.bytes, self.listed.len())?;
-        for unit in self.listed.chunks_mut(1 << UNIT_LOG) {
-            let range = dictionary::list_range(unit.len(), width, index);
-            let list = &mut unit[range];
-            let zeros = list.iter().rev().take_while(|&&byte| byte == 0).count();
-            let used = (list.len() - zeros).next_multiple_of(width);
-            lists.bytes.extend_from_slice(&list[..used]);
-            list[..used].fill(0);
-        }
-        Ok(())
-    }
-
     /// Bytes that pieces of a block of `block_len` bytes take after `chain`, which begins with the lists that its units have.
     /// `None` if they have no such lists, or are too short.
     pub(super) fn encoded_with_lists(
@@ -94,39 +120,48 @@ impl Chooser {
         size: &mut impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
     ) -> Result<Option<usize>, OutOfMemory> {
         let stages: Vec<_> = chain.stages().collect();
-        if self.listed_by != stages.first().copied() {
+        if self.listed.by.is_none() || self.listed.by != stages.first().copied() {
             return Ok(None);
         }
         let then = FilterChain::new(&stages[1..]);
-        let lists_len = match self.lists.sizes.iter().find(|(known, _)| known == chain) {
+        let lists_len = match self.listed.list_sizes.iter().find(|(known, _)| known == chain) {
             Some((_, len)) => *len,
             None => {
-                let mut lists = self.lists.middle();
+                let mut lists = self.listed.middle_of_lists();
                 if let Some(then) = &then {
                     apply(then, lists, &mut self.filtered, &mut self.unit)?;
                     lists = &self.filtered;
                 }
                 let len = match lists.len() {
                     0 => 0,
-                    taken => size(lists)? * self.lists.bytes.len() / taken,
+                    taken => size(lists)? * self.listed.lists.len() / taken,
                 };
-                self.lists.sizes.push((*chain, len));
+                self.listed.list_sizes.push((*chain, len));
                 len
             }
         };
-        let mut all = &self.listed;
-        if let Some(then) = &then {
-            apply(then, all, &mut self.filtered, &mut self.unit)?;
-            all = &self.filtered;
+        let (all, contents_len) = (&self.listed.places, self.listed.contents_len as u64);
+        // How many of so many bytes that the units have belong to `len` bytes of contents.
+        let share = |bytes: usize, len: usize| (bytes as u64 * len as u64 / contents_len) as usize;
+        let quarter = share(all.len(), sample.piece_len(block_len)) / PARTS;
+        let len = PIECES * PARTS * quarter;
+        if len == 0 {
+            return Ok(None);
         }
-        let (piece_len, len) = (sample.piece_len(block_len), sample.len(block_len));
-        let quarter = piece_len / PARTS;
         reserve(&mut self.sample, len)?;
         self.sample.clear();
         self.sample.resize(len, 0);
-        for (i, place) in places(all.len(), PIECES, piece_len).enumerate() {
-            let start = place.start >> UNIT_LOG << UNIT_LOG;
-            let unit = &all[start..all.len().min(start + (1 << UNIT_LOG))];
+        let mut filtered_unit = None;
+        for (i, place) in places(all.len(), PIECES, PARTS * quarter).enumerate() {
+            let start = place.start / self.listed.unit_len * self.listed.unit_len;
+            let mut unit = &all[start..all.len().min(start + self.listed.unit_len)];
+            if let Some(then) = &then {
+                if filtered_unit != Some(start) {
+                    apply(then, unit, &mut self.filtered, &mut self.unit)?;
+                    filtered_unit = Some(start);
+                }
+                unit = &self.filtered;
+            }
             let Some(last) = (unit.len() / PARTS).checked_sub(quarter) else { return Ok(None) };
             for j in 0..PARTS {
                 let from = j * (unit.len() / PARTS) + ((place.start - start) / PARTS).min(last);
@@ -134,8 +169,17 @@ impl Chooser {
                     .copy_from_slice(&unit[from..from + quarter]);
             }
         }
-        let mut total = (lists_len as u64 * len as u64 / all.len() as u64) as usize;
-        for part in self.sample.chunks_exact(len / self.parts) {
+        let mut total = share(lists_len, sample.len(block_len));
+        // The planes of places lie apart in a unit, and each has tables of its own.
+        let planes = if then.is_some_and(|then| then.stages().any(|stage| stage.is_transposition()))
+        {
+            2
+        } else {
+            1
+        };
+        let parts = (self.parts * all.len() / self.listed.contents_len)
+            .clamp(planes.min(self.parts), self.parts);
+        for part in self.sample.chunks_exact(len / parts) {
             total += size(part)?;
         }
         Ok(Some(total))

@@ -7,11 +7,11 @@
 //!    those of the pixel before. Most text, programs and archives end here, unfiltered.
 //!    Programs get places instead of distances in their calls, if [calls](programs) of one function are frequent.
 //! 2. The entropy of the filtered glance's bytes ranks the candidates of these widths.
-//! 3. The codec encodes 1/64 of the block without a filter, with the best few candidates, and with those that a header
+//! 3. The codec encodes 1/128 of the block without a filter, with the best few candidates, and with those that a header
 //!    [suggests](super::hints). If the first is no help at all, the block stays as it is.
 //!    Blocks whose elements seem to have few values also get [lists](listed) of these, and bytes and words that seem to lie
 //!    in [rows] differences between these.
-//! 4. The codec encodes 1/32 of the block without a filter, with the best candidate, and, for LZ77, with planes of bits
+//! 4. The codec encodes 1/64 of the block without a filter, with the best candidate, and, for LZ77, with planes of bits
 //!    instead of bytes where these look as good.
 //! 5. A codec that works on whole blocks, such as the Burrows-Wheeler transform, encodes a quarter of the block with the
 //!    best and without a filter, unless the filter is far behind.
@@ -19,6 +19,9 @@
 //! Samples do not show matches that reach farther than a piece, and filters break such matches. But if the larger sample
 //! takes fewer bytes for its length than the smaller one did, the block will take fewer still: the choice assumes the same
 //! factor again, and after a quarter of the block a quarter of that.
+//!
+//! A codec that works on whole blocks gets samples twice as long: contexts show in long ones only, and such a codec is slow
+//! anyway.
 //!
 //! LZ77's entropy coder has tables for every 256 KiB, and the planes of a long unit mostly lie in parts of their own. So
 //! it encodes a filtered sample in up to four parts, each a part of the planes.
@@ -33,6 +36,7 @@ use std::ops::Range;
 
 use super::forward::apply_built_in as apply;
 use super::{FilterChain, Hints, Stage, UNIT_LOG};
+use crate::codec::histogram::histogram;
 use crate::codec::log2::{FRACTION_BITS, log2};
 use crate::codec::{OutOfMemory, reserve};
 
@@ -47,9 +51,9 @@ const GLANCE_LEN: usize = 2 * ALIGNMENT;
 const TABLE_LOG: u32 = 18;
 /// The most parts that the codec encodes of a sample, and into how many each of its pieces is cut for that.
 const PARTS: usize = 4;
-/// Samples that the codec encodes.
-const SMALL: Sample = Sample { part: 64, least: 1 << 14 };
-const LARGE: Sample = Sample { part: 32, least: 1 << 16 };
+/// Samples that a codec with tables for each part of a block encodes.
+const SMALL: Sample = Sample { part: 128, least: 1 << 13 };
+const LARGE: Sample = Sample { part: 64, least: 1 << 15 };
 /// The longest one: see [`Chooser::best_of_quarter`].
 const QUARTER: Sample = Sample { part: 4, least: 1 << 16 };
 /// Pieces of such a sample: many, because few would not show how different the parts of a block are.
@@ -67,11 +71,7 @@ pub(crate) struct Chooser {
     unit: Vec<u8>,
     sample: Vec<u8>,
     glances: Vec<u8>,
-    /// Units whose values a stage has listed: places in the lists, and zeros instead of the lists themselves.
-    listed: Vec<u8>,
-    /// That stage.
-    listed_by: Option<Stage>,
-    lists: listed::Lists,
+    listed: listed::Listed,
     /// In how many parts the codec encodes a sample.
     parts: usize,
 }
@@ -79,8 +79,9 @@ pub(crate) struct Chooser {
 /// What a glance shows of elements, besides chains.
 #[derive(Default)]
 struct Seen {
-    /// The width of elements that seem to have few values, if it is one that lists of values have.
-    of_few_values: Option<u8>,
+    /// The width of elements that seem to have few values, if it is one that lists of values have, and how many values the
+    /// glance shows.
+    of_few_values: Option<(u8, usize)>,
     /// The least width that elements seem to have, if rows of them are found.
     narrow: Option<u8>,
 }
@@ -97,6 +98,10 @@ impl Sample {
     /// Bytes of a piece.
     fn piece_len(self, block_len: usize) -> usize {
         ((block_len / self.part).max(self.least) / PIECES).min(block_len) / PARTS * PARTS
+    }
+
+    const fn twice(self) -> Self {
+        Self { part: self.part / 2, least: 2 * self.least }
     }
 
     fn len(self, block_len: usize) -> usize {
@@ -130,9 +135,10 @@ impl Chooser {
         self.parts = if has_tables { 1 << tables.clamp(1, PARTS).ilog2() } else { 1 };
         let (mut tried, seen) = self.candidates(contents, hints)?;
         let ranked = tried.len();
-        if let Some(width) = seen.of_few_values {
+        if let Some((width, values)) = seen.of_few_values {
             let digits = glance::digits_for_lists(width, &self.glances);
-            tried.extend(self.chains_with_lists(contents, width, digits, has_tables)?);
+            let index = if values > 256 { 2 } else { 1 };
+            tried.extend(self.chains_with_lists(contents, width, index, digits, has_tables)?);
         }
         if let Some(width) = seen.narrow {
             tried.extend(rows::chains(contents, width));
@@ -140,11 +146,12 @@ impl Chooser {
         if tried.is_empty() {
             return Ok(None);
         }
-        let plain = self.encoded(None, contents, SMALL, &mut size)?;
+        let samples = if has_tables { [SMALL, LARGE] } else { [SMALL, LARGE].map(Sample::twice) };
+        let plain = self.encoded(None, contents, samples[0], &mut size)?;
         let mut best: Option<(usize, FilterChain)> = None;
         let mut without_lists: Option<(usize, FilterChain)> = None;
         for &chain in &tried {
-            let bytes = self.encoded(Some(&chain), contents, SMALL, &mut size)?;
+            let bytes = self.encoded(Some(&chain), contents, samples[0], &mut size)?;
             let is_first = best.is_none();
             if best.is_none_or(|(least, _)| bytes < least) {
                 best = Some((bytes, chain));
@@ -167,18 +174,18 @@ impl Chooser {
             let best = [Some(chain), other, alone.copied().filter(|alone| *alone != chain)];
             return self.best_of_quarter(best, contents, size);
         }
-        let mut large = self.encoded(Some(&chain), contents, LARGE, &mut size)?;
+        let mut large = self.encoded(Some(&chain), contents, samples[1], &mut size)?;
         if let Some(bits) = with_bits(&chain).filter(|_| has_tables)
-            && self.encoded(Some(&bits), contents, SMALL, &mut size)? < small + small / 32
+            && self.encoded(Some(&bits), contents, samples[0], &mut size)? < small + small / 32
         {
-            let bytes = self.encoded(Some(&bits), contents, LARGE, &mut size)?;
+            let bytes = self.encoded(Some(&bits), contents, samples[1], &mut size)?;
             // Samples flatter bits.
             if bytes + bytes / 64 < large {
                 (large, chain) = (bytes, bits);
             }
         }
-        let large_plain = self.encoded(None, contents, LARGE, &mut size)?;
-        let lens = [SMALL, LARGE].map(|sample| sample.len(contents.len()));
+        let large_plain = self.encoded(None, contents, samples[1], &mut size)?;
+        let lens = samples.map(|sample| sample.len(contents.len()));
         let filtered = expected([small, large], lens);
         let mut plain = expected([plain, large_plain], lens);
         if chain.has_dictionary() {
@@ -228,16 +235,15 @@ impl Chooser {
         if glance::is_text(glances) {
             return Ok((Vec::new(), seen));
         }
-        let mut plain = Entropy::default();
-        glances.iter().for_each(|&byte| plain.add(byte));
-        let plain = plain.bits();
+        let plain = Frequencies::of(glances).bits();
         let mut ranked = Vec::new();
         if let Some(widths) = glance::widths(glances) {
             seen.narrow = widths.first().copied().filter(|&width| width <= 2);
             seen.of_few_values = widths
                 .iter()
-                .copied()
-                .rfind(|&width| matches!(width, 4 | 8) && glance::has_few_values(glances, width));
+                .rev()
+                .filter(|&&width| matches!(width, 4 | 8))
+                .find_map(|&width| Some((width, glance::few_values(glances, width)?)));
             for chain in glance::candidates(glances, &widths) {
                 if let Some(bits) = self.entropy(&chain, glances)? {
                     ranked.push((bits, chain));
@@ -365,12 +371,8 @@ impl Chooser {
             Some(Stage::Transpose { width }) => usize::from(width),
             _ => 1,
         };
-        let of_plane = |plane: &[u8]| {
-            let mut entropy = Entropy::default();
-            plane.iter().for_each(|&byte| entropy.add(byte));
-            entropy.bits()
-        };
-        Ok(Some(self.filtered.chunks_exact(glance.len() / planes).map(of_plane).sum()))
+        let planes = self.filtered.chunks_exact(glance.len() / planes);
+        Ok(Some(planes.map(|plane| Frequencies::of(plane).bits()).sum()))
     }
 }
 
@@ -392,17 +394,17 @@ fn places(all: usize, count: usize, len: usize) -> impl Iterator<Item = Range<us
 }
 
 /// How often bytes occur.
-struct Entropy([u32; 256]);
+struct Frequencies([u32; 256]);
 
-impl Default for Entropy {
+impl Default for Frequencies {
     fn default() -> Self {
         Self([0; 256])
     }
 }
 
-impl Entropy {
-    fn add(&mut self, byte: u8) {
-        self.0[usize::from(byte)] += 1;
+impl Frequencies {
+    fn of(bytes: &[u8]) -> Self {
+        Self(histogram(bytes))
     }
 
     fn join(&mut self, other: &Self) {

@@ -3,24 +3,25 @@
 //! A row is longer than the pieces of a glance, so this looks at the whole block: at some elements, and those before them
 //! at every distance that a row may have.
 
+use std::ops::Range;
+
 use super::super::{FilterChain, Stage};
 use super::places;
 
 /// Distances that rows may have, in elements.
-const DISTANCES: std::ops::Range<usize> = 16..12_288;
+const DISTANCES: Range<usize> = 16..12_288;
 /// Shorter blocks hold too few rows.
 const MIN_LEN: usize = 1 << 17;
 /// Pieces of a block whose elements are compared, and their bytes.
 const COMPARED: usize = 16;
-const COMPARED_LEN: usize = 64;
+const COMPARED_LEN: usize = 32;
+
+/// Pieces that are compared before a distance is given up.
+const COMPARED_FIRST: usize = 4;
 
 /// The chains to consider for elements of `width` bytes, 1 or 2, if they seem to lie in rows.
 pub(super) fn chains(contents: &[u8], width: u8) -> Vec<FilterChain> {
-    let found = match width {
-        1 => row(contents, 1, apart),
-        _ => row(contents, 2, words_apart),
-    };
-    let Some([pixel, row]) = found else { return Vec::new() };
+    let Some([pixel, row]) = row(contents, width) else { return Vec::new() };
     let delta = |stride| Stage::Delta { width, order: 1, stride };
     let signed = |stride| Stage::ZigzagDelta { width, order: 1, stride };
     let (zigzag, transpose) = (Stage::Zigzag { width }, Stage::Transpose { width });
@@ -32,38 +33,89 @@ pub(super) fn chains(contents: &[u8], width: u8) -> Vec<FilterChain> {
 }
 
 /// The distances of elements that are most alike: of near ones, and of those a row apart.
-fn row(contents: &[u8], width: usize, apart: impl Fn(&[u8], &[u8]) -> u32) -> Option<[u16; 2]> {
-    let reach = DISTANCES.end * width;
+fn row(contents: &[u8], width: u8) -> Option<[u16; 2]> {
+    #[cfg(all(feature = "simd", target_arch = "x86_64"))]
+    if crate::codec::lanes::avx2::is_available() {
+        // SAFETY: the features are present.
+        return unsafe { row_with_avx2(contents, width) };
+    }
+    row_inline(contents, width)
+}
+
+/// [`row_inline`], compiled for AVX2.
+#[cfg(all(feature = "simd", target_arch = "x86_64"))]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn row_with_avx2(contents: &[u8], width: u8) -> Option<[u16; 2]> {
+    row_inline(contents, width)
+}
+
+#[inline(always)]
+fn row_inline(contents: &[u8], width: u8) -> Option<[u16; 2]> {
+    let reach = DISTANCES.end * usize::from(width);
     if contents.len() < MIN_LEN.max(2 * reach) {
         return None;
     }
-    let at_distance = |distance: usize| -> u32 {
-        places(contents.len() - reach, COMPARED, COMPARED_LEN)
-            .map(|place| {
-                let [piece, before] = [0, distance * width]
-                    .map(|by| &contents[place.start + reach - by..place.end + reach - by]);
-                apart(piece, before)
-            })
-            .sum()
-    };
-    let least = |distances: std::ops::Range<usize>| {
-        distances.map(|distance| (at_distance(distance), distance)).min()
-    };
-    let (near, pixel) = least(1..5)?;
-    let (far, row) = least(DISTANCES)?;
-    (far < near + near / 2).then_some([pixel as u16, row as u16])
+    let (near, pixel) = nearest(contents, width, 1..5, u32::MAX)?;
+    let (_, row) = nearest(contents, width, DISTANCES, near + near / 2)?;
+    Some([pixel as u16, row as u16])
+}
+
+/// How far elements of `width` bytes are from those at the one of these distances where they are least far, and that
+/// distance; `None` if they are as far as `limit` at all of them.
+#[inline(always)]
+fn nearest(
+    contents: &[u8],
+    width: u8,
+    distances: Range<usize>,
+    limit: u32,
+) -> Option<(u32, usize)> {
+    let width = usize::from(width);
+    let reach = DISTANCES.end * width;
+    let mut pieces = [(0, &[0; COMPARED_LEN]); COMPARED];
+    for (piece, place) in
+        pieces.iter_mut().zip(places(contents.len() - reach, COMPARED, COMPARED_LEN))
+    {
+        let at = place.start + reach;
+        *piece = (at, contents[at..].first_chunk()?);
+    }
+    let (mut least, mut found) = (limit, None);
+    for distance in distances {
+        let mut sum = 0;
+        for pieces in pieces.as_chunks::<COMPARED_FIRST>().0 {
+            for (at, piece) in pieces {
+                let before = contents[at - distance * width..].first_chunk()?;
+                sum += if width == 1 { apart(piece, before) } else { words_apart(piece, before) };
+            }
+            if sum >= least {
+                break;
+            }
+        }
+        if sum < least {
+            (least, found) = (sum, Some((sum, distance)));
+        }
+    }
+    found
 }
 
 /// How far bytes are from others, in all.
-fn apart(some: &[u8], others: &[u8]) -> u32 {
-    some.iter().zip(others).map(|(&a, &b)| u32::from(a.abs_diff(b))).sum()
+#[inline(always)]
+fn apart(some: &[u8; COMPARED_LEN], others: &[u8; COMPARED_LEN]) -> u32 {
+    let mut sum = 0;
+    for (a, b) in some.iter().zip(others) {
+        sum += u32::from(a.abs_diff(*b));
+    }
+    sum
 }
 
 /// How far numbers of 16 bits are from others, in all.
-fn words_apart(some: &[u8], others: &[u8]) -> u32 {
-    let [some, others] = [some, others].map(|bytes| bytes.as_chunks::<2>().0);
-    let words = some.iter().zip(others).map(|(a, b)| [a, b].map(|&pair| u16::from_le_bytes(pair)));
-    words.map(|[a, b]| u32::from(a.wrapping_sub(b).cast_signed().unsigned_abs())).sum()
+#[inline(always)]
+fn words_apart(some: &[u8; COMPARED_LEN], others: &[u8; COMPARED_LEN]) -> u32 {
+    let mut sum = 0;
+    for (a, b) in some.as_chunks().0.iter().zip(others.as_chunks().0) {
+        let apart = u16::from_le_bytes(*a).wrapping_sub(u16::from_le_bytes(*b));
+        sum += u32::from(apart.cast_signed().unsigned_abs());
+    }
+    sum
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::spec::{Coded, NO_OFFSET, OFFSET_BITS, OFFSETS, SYMBOL_BITS, TOKENS};
 use crate::bits::{BitReader, BitWriter};
 use crate::codec::Malformed;
 use crate::codec::fse::{self, EncodeTable};
+use crate::codec::histogram::histogram;
 use crate::codec::huffman::{self, Occurring};
 use crate::codec::lanes::LANES;
 
@@ -185,33 +186,6 @@ impl Model {
 /// Bits that record the logarithm of an FSE table.
 const FSE_LOG_BITS: u64 = 4;
 
-/// How often each byte occurs.
-fn count(bytes: &[u8]) -> [u32; 256] {
-    /// From this length on, four tables are faster than one: equal neighbours need not wait for each other.
-    const MIN_FOR_FOUR: usize = 1 << 12;
-    let mut counts = [0; 256];
-    if bytes.len() < MIN_FOR_FOUR {
-        bytes.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
-        return counts;
-    }
-    let mut tables = [[0u32; 256]; 4];
-    let (quads, rest) = bytes.as_chunks::<4>();
-    for quad in quads {
-        for (table, &byte) in tables.iter_mut().zip(quad) {
-            table[usize::from(byte)] += 1;
-        }
-    }
-    for &byte in rest {
-        tables[0][usize::from(byte)] += 1;
-    }
-    for table in &tables {
-        for (n, m) in counts.iter_mut().zip(table) {
-            *n += m;
-        }
-    }
-    counts
-}
-
 /// The models of literals, tokens and offsets.
 pub(crate) struct Models {
     pub literals: Model,
@@ -227,7 +201,7 @@ impl Models {
     /// Chooses the cheapest model for each stream.
     #[inline(never)]
     pub(crate) fn choose(&mut self, streams: &Streams, chunks: usize, fse: bool) {
-        self.literals.choose(&count(&streams.literals), LITERAL, chunks, fse);
+        self.literals.choose(&histogram(&streams.literals), LITERAL, chunks, fse);
         self.tokens.choose(&streams.tokens.counts, TOKEN, chunks, fse);
         self.offsets.choose(&streams.offsets.counts, OFFSET, chunks, fse);
     }
