@@ -143,8 +143,46 @@ word!(
 word!(u32, i32);
 word!(u64, i64);
 
+/// Running sums of words.
+fn sums_of_pairs(elements: &mut [[u8; 2]], before: u16) -> u16 {
+    #[cfg(all(feature = "simd", target_arch = "x86_64"))]
+    if crate::codec::lanes::avx2::is_available() {
+        let (sixteens, rest) = elements.as_chunks_mut();
+        // SAFETY: the features are present.
+        let before = unsafe { sums_of_sixteens(sixteens, before) };
+        return sums_of_eights(rest, before);
+    }
+    sums_of_eights(elements, before)
+}
+
+/// Running sums of words, sixteen at a time.
+#[cfg(all(feature = "simd", target_arch = "x86_64"))]
+#[target_feature(enable = "avx2")]
+fn sums_of_sixteens(sixteens: &mut [[[u8; 2]; 16]], before: u16) -> u16 {
+    use core::arch::x86_64::*;
+    // The last word of each half of a register, in all words of the half.
+    let last = |sums| _mm256_shuffle_epi8(sums, _mm256_set1_epi16(0x0f0e));
+    let mut before = _mm256_set1_epi16(before.cast_signed());
+    for sixteen in sixteens {
+        let place: *mut __m256i = sixteen.as_mut_ptr().cast();
+        // SAFETY: the load covers exactly these words.
+        let words = unsafe { _mm256_loadu_si256(place) };
+        let pairs = _mm256_add_epi16(words, _mm256_slli_si256::<2>(words));
+        let fours = _mm256_add_epi16(pairs, _mm256_slli_si256::<4>(pairs));
+        let eights = _mm256_add_epi16(fours, _mm256_slli_si256::<8>(fours));
+        // The first half's sum, in the second half.
+        let first = _mm256_permute2x128_si256::<0x08>(last(eights), last(eights));
+        let sums = _mm256_add_epi16(eights, first);
+        // SAFETY: the store covers exactly these words.
+        unsafe { _mm256_storeu_si256(place, _mm256_add_epi16(sums, before)) };
+        let sum = _mm256_permute2x128_si256::<0x11>(last(sums), last(sums));
+        before = _mm256_add_epi16(before, sum);
+    }
+    _mm256_extract_epi16::<0>(before) as u16
+}
+
 /// Running sums of words, eight at a time, in a form that compilers turn into vector instructions.
-fn sums_of_pairs(elements: &mut [[u8; 2]], mut before: u16) -> u16 {
+fn sums_of_eights(elements: &mut [[u8; 2]], mut before: u16) -> u16 {
     #[inline(always)]
     fn added<const BY: usize>(words: [u16; 8]) -> [u16; 8] {
         let other = |i: usize| if i >= BY { words[i - BY] } else { 0 };
