@@ -69,7 +69,7 @@ impl Listed {
 impl Chooser {
     /// Chains for `contents` that begin with a list of values of `width` bytes, and places of at least `index` bytes; none if
     /// there are too many values. If they are floats with so many `digits` behind the point, the list has integers.
-    /// `has_tables` is as for [`Chooser::choose`].
+    /// `has_tables` is as in [`CodecTraits`](super::CodecTraits).
     pub(super) fn chains_with_lists(
         &mut self,
         contents: &[u8],
@@ -171,17 +171,21 @@ impl Chooser {
         }
         let mut total = share(lists_len, sample.len(block_len));
         // The planes of places lie apart in a unit, and each has tables of its own.
-        let planes = if then.is_some_and(|then| then.stages().any(|stage| stage.is_transposition()))
-        {
-            2
-        } else {
-            1
-        };
+        let has_planes = stages[1..].iter().any(|stage| stage.is_transposition());
+        let planes = if has_planes { 2 } else { 1 };
         let parts = (self.parts * all.len() / self.listed.contents_len)
             .clamp(planes.min(self.parts), self.parts);
-        for part in self.sample.chunks_exact(len / parts) {
-            total += size(part)?;
+        // A part that reaches beyond the places has zeros of the list.
+        let reach = sample.len(block_len) / self.parts;
+        let mut part = std::mem::take(&mut self.filtered);
+        reserve(&mut part, reach.max(len / parts))?;
+        for places in self.sample.chunks_exact(len / parts) {
+            part.clear();
+            part.extend_from_slice(places);
+            part.resize(reach.max(places.len()), 0);
+            total += size(&part)?;
         }
+        self.filtered = part;
         Ok(Some(total))
     }
 }

@@ -20,8 +20,7 @@
 //! takes fewer bytes for its length than the smaller one did, the block will take fewer still: the choice assumes the same
 //! factor again, and after a quarter of the block a quarter of that.
 //!
-//! A codec that works on whole blocks gets samples twice as long: contexts show in long ones only, and such a codec is slow
-//! anyway.
+//! All but the fastest codecs get samples twice as long.
 //!
 //! LZ77's entropy coder has tables for every 256 KiB, and the planes of a long unit mostly lie in parts of their own. So
 //! it encodes a filtered sample in up to four parts, each a part of the planes.
@@ -51,8 +50,8 @@ const GLANCE_LEN: usize = 2 * ALIGNMENT;
 const TABLE_LOG: u32 = 18;
 /// The most parts that the codec encodes of a sample, and into how many each of its pieces is cut for that.
 const PARTS: usize = 4;
-/// Samples that a codec with tables for each part of a block encodes.
-const SMALL: Sample = Sample { part: 128, least: 1 << 13 };
+/// Samples that the fastest codecs encode.
+const SMALL: Sample = Sample { part: 128, least: 1 << 14 };
 const LARGE: Sample = Sample { part: 64, least: 1 << 15 };
 /// The longest one: see [`Chooser::best_of_quarter`].
 const QUARTER: Sample = Sample { part: 4, least: 1 << 16 };
@@ -63,6 +62,15 @@ const MAX_TRIED: usize = 3;
 
 /// A chain that reaches no farther suffers little where a piece begins.
 const MAX_IGNORED: usize = 64;
+
+/// What a choice takes into account of the block's codec.
+#[derive(Clone, Copy)]
+pub(crate) struct CodecTraits {
+    /// It has tables for each part of a block.
+    pub has_tables: bool,
+    /// It is among the fastest.
+    pub is_fast: bool,
+}
 
 /// Memory to choose with.
 #[derive(Default)]
@@ -116,13 +124,12 @@ pub(crate) fn sample_len(block_len: usize) -> usize {
 
 impl Chooser {
     /// The filters for `contents`; `None` if they are best left as they are. `size` encodes its argument with the
-    /// block's codec, and returns the size of the result. `has_tables` tells whether that codec has tables for each part
-    /// of a block.
+    /// block's codec, and returns the size of the result.
     pub(crate) fn choose(
         &mut self,
         contents: &[u8],
         hints: &Hints,
-        has_tables: bool,
+        CodecTraits { has_tables, is_fast }: CodecTraits,
         mut size: impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
     ) -> Result<Option<FilterChain>, OutOfMemory> {
         if contents.len() < MIN_LEN {
@@ -146,7 +153,7 @@ impl Chooser {
         if tried.is_empty() {
             return Ok(None);
         }
-        let samples = if has_tables { [SMALL, LARGE] } else { [SMALL, LARGE].map(Sample::twice) };
+        let samples = if is_fast { [SMALL, LARGE] } else { [SMALL, LARGE].map(Sample::twice) };
         let plain = self.encoded(None, contents, samples[0], &mut size)?;
         let mut best: Option<(usize, FilterChain)> = None;
         let mut without_lists: Option<(usize, FilterChain)> = None;
