@@ -69,7 +69,7 @@ impl Listed {
 impl Chooser {
     /// Chains for `contents` that begin with a list of values of `width` bytes, and places of at least `index` bytes; none if
     /// there are too many values. If they are floats with so many `digits` behind the point, the list has integers.
-    /// `has_tables` is as in [`CodecTraits`](super::CodecTraits).
+    /// `has_tables` is as for [`Chooser::choose`].
     pub(super) fn chains_with_lists(
         &mut self,
         contents: &[u8],

@@ -7,11 +7,11 @@
 //!    those of the pixel before. Most text, programs and archives end here, unfiltered.
 //!    Programs get places instead of distances in their calls, if [calls](programs) of one function are frequent.
 //! 2. The entropy of the filtered glance's bytes ranks the candidates of these widths.
-//! 3. The codec encodes 1/128 of the block without a filter, with the best few candidates, and with those that a header
+//! 3. The codec encodes 1/64 of the block without a filter, with the best few candidates, and with those that a header
 //!    [suggests](super::hints). If the first is no help at all, the block stays as it is.
 //!    Blocks whose elements seem to have few values also get [lists](listed) of these, and bytes and words that seem to lie
 //!    in [rows] differences between these.
-//! 4. The codec encodes 1/64 of the block without a filter, with the best candidate, and, for LZ77, with planes of bits
+//! 4. The codec encodes 1/32 of the block without a filter, with the best candidate, and, for LZ77, with planes of bits
 //!    instead of bytes where these look as good.
 //! 5. A codec that works on whole blocks, such as the Burrows-Wheeler transform, encodes a quarter of the block with the
 //!    best and without a filter, unless the filter is far behind.
@@ -19,8 +19,6 @@
 //! Samples do not show matches that reach farther than a piece, and filters break such matches. But if the larger sample
 //! takes fewer bytes for its length than the smaller one did, the block will take fewer still: the choice assumes the same
 //! factor again, and after a quarter of the block a quarter of that.
-//!
-//! All but the fastest codecs get samples twice as long.
 //!
 //! LZ77's entropy coder has tables for every 256 KiB, and the planes of a long unit mostly lie in parts of their own. So
 //! it encodes a filtered sample in up to four parts, each a part of the planes.
@@ -50,9 +48,9 @@ const GLANCE_LEN: usize = 2 * ALIGNMENT;
 const TABLE_LOG: u32 = 18;
 /// The most parts that the codec encodes of a sample, and into how many each of its pieces is cut for that.
 const PARTS: usize = 4;
-/// Samples that the fastest codecs encode.
-const SMALL: Sample = Sample { part: 128, least: 1 << 14 };
-const LARGE: Sample = Sample { part: 64, least: 1 << 15 };
+/// Samples that the codec encodes.
+const SMALL: Sample = Sample { part: 64, least: 1 << 14 };
+const LARGE: Sample = Sample { part: 32, least: 1 << 16 };
 /// The longest one: see [`Chooser::best_of_quarter`].
 const QUARTER: Sample = Sample { part: 4, least: 1 << 16 };
 /// Pieces of such a sample: many, because few would not show how different the parts of a block are.
@@ -62,15 +60,6 @@ const MAX_TRIED: usize = 3;
 
 /// A chain that reaches no farther suffers little where a piece begins.
 const MAX_IGNORED: usize = 64;
-
-/// What a choice takes into account of the block's codec.
-#[derive(Clone, Copy)]
-pub(crate) struct CodecTraits {
-    /// It has tables for each part of a block.
-    pub has_tables: bool,
-    /// It is among the fastest.
-    pub is_fast: bool,
-}
 
 /// Memory to choose with.
 #[derive(Default)]
@@ -108,10 +97,6 @@ impl Sample {
         ((block_len / self.part).max(self.least) / PIECES).min(block_len) / PARTS * PARTS
     }
 
-    const fn twice(self) -> Self {
-        Self { part: self.part / 2, least: 2 * self.least }
-    }
-
     fn len(self, block_len: usize) -> usize {
         PIECES * self.piece_len(block_len)
     }
@@ -124,12 +109,13 @@ pub(crate) fn sample_len(block_len: usize) -> usize {
 
 impl Chooser {
     /// The filters for `contents`; `None` if they are best left as they are. `size` encodes its argument with the
-    /// block's codec, and returns the size of the result.
+    /// block's codec, and returns the size of the result. `has_tables` tells whether that codec has tables for each part
+    /// of a block.
     pub(crate) fn choose(
         &mut self,
         contents: &[u8],
         hints: &Hints,
-        CodecTraits { has_tables, is_fast }: CodecTraits,
+        has_tables: bool,
         mut size: impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
     ) -> Result<Option<FilterChain>, OutOfMemory> {
         if contents.len() < MIN_LEN {
@@ -153,12 +139,11 @@ impl Chooser {
         if tried.is_empty() {
             return Ok(None);
         }
-        let samples = if is_fast { [SMALL, LARGE] } else { [SMALL, LARGE].map(Sample::twice) };
-        let plain = self.encoded(None, contents, samples[0], &mut size)?;
+        let plain = self.encoded(None, contents, SMALL, &mut size)?;
         let mut best: Option<(usize, FilterChain)> = None;
         let mut without_lists: Option<(usize, FilterChain)> = None;
         for &chain in &tried {
-            let bytes = self.encoded(Some(&chain), contents, samples[0], &mut size)?;
+            let bytes = self.encoded(Some(&chain), contents, SMALL, &mut size)?;
             let is_first = best.is_none();
             if best.is_none_or(|(least, _)| bytes < least) {
                 best = Some((bytes, chain));
@@ -181,18 +166,18 @@ impl Chooser {
             let best = [Some(chain), other, alone.copied().filter(|alone| *alone != chain)];
             return self.best_of_quarter(best, contents, size);
         }
-        let mut large = self.encoded(Some(&chain), contents, samples[1], &mut size)?;
+        let mut large = self.encoded(Some(&chain), contents, LARGE, &mut size)?;
         if let Some(bits) = with_bits(&chain).filter(|_| has_tables)
-            && self.encoded(Some(&bits), contents, samples[0], &mut size)? < small + small / 32
+            && self.encoded(Some(&bits), contents, SMALL, &mut size)? < small + small / 32
         {
-            let bytes = self.encoded(Some(&bits), contents, samples[1], &mut size)?;
+            let bytes = self.encoded(Some(&bits), contents, LARGE, &mut size)?;
             // Samples flatter bits.
             if bytes + bytes / 64 < large {
                 (large, chain) = (bytes, bits);
             }
         }
-        let large_plain = self.encoded(None, contents, samples[1], &mut size)?;
-        let lens = samples.map(|sample| sample.len(contents.len()));
+        let large_plain = self.encoded(None, contents, LARGE, &mut size)?;
+        let lens = [SMALL, LARGE].map(|sample| sample.len(contents.len()));
         let filtered = expected([small, large], lens);
         let mut plain = expected([plain, large_plain], lens);
         if chain.has_dictionary() {
