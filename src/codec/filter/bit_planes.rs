@@ -2,10 +2,8 @@
 
 use std::ops::Range;
 
+use super::inverse::TILE;
 use super::transpose::{interleave, transpose, untranspose};
-
-/// Bytes whose bits are transposed together: bits become bytes of planes of bytes, and back.
-const TILE: usize = super::inverse::TILE;
 
 /// Writes the bits of the elements of `from`, `width` bytes each, to planes: bit 0 of all elements, then bit 1. Their
 /// number must be a multiple of 8.
@@ -149,7 +147,7 @@ pub(super) fn join_rows_with_avx2(rows: [&[u8; GROUP]; 8], to: &mut [u8; 8 * GRO
     exchange!(2, 0x33);
     exchange!(1, 0x55);
     let [a, b, c, d, e, f, g, h] = rows;
-    // Both halves of a register have bytes of their own, which stay there until the end.
+    // These instructions interleave each half of a register by itself. The last ones put the halves in order.
     let pairs = |a, b| [_mm256_unpacklo_epi8(a, b), _mm256_unpackhi_epi8(a, b)];
     let [[ab, ab_high], [cd, cd_high], [ef, ef_high], [gh, gh_high]] =
         [pairs(a, b), pairs(c, d), pairs(e, f), pairs(g, h)];

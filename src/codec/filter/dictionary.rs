@@ -73,7 +73,7 @@ impl Values {
             1 => self.number::<W, 1>(unit, capacity)?,
             _ => self.number::<W, 2>(unit, capacity)?,
         };
-        // The numbers of values have the places' room until the list is sorted.
+        // Until the list is sorted, numbers of values stand where the places will.
         let (places, list) = unit.split_at_mut(start * width);
         let (places, rest) = places.split_at_mut(count * usize::from(index));
         if !fits || !digits.is_none_or(|digits| self.make_decimal(width, digits)) {
@@ -95,8 +95,9 @@ impl Values {
         Ok(true)
     }
 
-    /// Finds the values of the elements of `unit`, and writes the number of each element's value to its beginning: a number
-    /// takes no more bytes than an element. Returns false if there are more values than `most`.
+    /// Numbers the values of the elements of `unit`, and replaces the elements by these numbers, at the beginning of the unit.
+    /// A number takes no more bytes than an element, so it overwrites only what has been read. Returns false if there are more
+    /// values than `most`.
     fn number<W: Word, const P: usize>(
         &mut self,
         unit: &mut [u8],

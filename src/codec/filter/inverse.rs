@@ -48,7 +48,6 @@ pub(crate) fn invert(
 }
 
 fn invert_unit(mut stages: &[Stage], unit: &mut [u8], scratch: &mut Vec<u8>) {
-    let mut buffer = [0; TILE];
     while let Some((&last, before)) = stages.split_last() {
         if let Stage::Calls { machine } = last {
             machine.undo(unit);
@@ -77,18 +76,18 @@ fn invert_unit(mut stages: &[Stage], unit: &mut [u8], scratch: &mut Vec<u8>) {
         let (later, run) = stages.split_at(stages.len() - count);
         stages = later;
         let mut kept = [Kept::default(); MAX_STAGES];
-        let shuffle = Shuffle::of(last, unit.len(), scratch);
-        if let Some(shuffle) = shuffle.as_ref().filter(|shuffle| !TILE.is_multiple_of(shuffle.step))
+        let mut shuffle = Shuffle::of(last, unit.len(), scratch);
+        if let Some(shuffle) = shuffle.as_mut().filter(|shuffle| !TILE.is_multiple_of(shuffle.step))
         {
-            shuffle.undo(unit, 0, &mut buffer);
+            shuffle.undo(unit, 0);
         }
-        let in_tiles = shuffle.filter(|shuffle| TILE.is_multiple_of(shuffle.step));
+        let mut in_tiles = shuffle.filter(|shuffle| TILE.is_multiple_of(shuffle.step));
         if run.is_empty() && in_tiles.is_none() {
             continue;
         }
         for (i, tile) in unit.chunks_mut(TILE).enumerate() {
-            if let Some(shuffle) = &in_tiles {
-                shuffle.undo(tile, i * TILE, &mut buffer);
+            if let Some(shuffle) = &mut in_tiles {
+                shuffle.undo(tile, i * TILE);
             }
             for (stage, kept) in run.iter().rev().zip(&mut kept) {
                 undo(*stage, tile, kept);
@@ -124,6 +123,8 @@ struct Shuffle<'s> {
     /// Bytes that move together: an element, or eight of them.
     step: usize,
     planes: &'s [u8],
+    /// Room for a tile of planes of bytes, on the way from planes of bits.
+    buffer: [u8; TILE],
 }
 
 impl<'s> Shuffle<'s> {
@@ -135,36 +136,42 @@ impl<'s> Shuffle<'s> {
             _ => return None,
         };
         let step = if is_of_bits { 8 * width } else { width };
-        Some(Self { is_of_bits, width, count: len / step * step / width, step, planes })
+        Some(Self {
+            is_of_bits,
+            width,
+            count: len / step * step / width,
+            step,
+            planes,
+            buffer: [0; TILE],
+        })
     }
 
-    /// Sets `tile`, which begins at byte `start` of the unit. What `buffer` holds does not matter.
-    fn undo(&self, tile: &mut [u8], start: usize, buffer: &mut [u8; TILE]) {
+    /// Sets `tile`, which begins at byte `start` of the unit.
+    fn undo(&mut self, tile: &mut [u8], start: usize) {
         #[cfg(all(feature = "simd", target_arch = "x86_64"))]
         {
             let gains = self.is_of_bits || matches!(self.width, 3 | 4);
             if gains && crate::codec::lanes::avx2::is_available() {
                 // SAFETY: the features are present.
-                return unsafe { self.undo_with_avx2(tile, start, buffer) };
+                return unsafe { self.undo_with_avx2(tile, start) };
             }
         }
-        self.undo_inline(tile, start, buffer, bit_planes::join_rows);
+        self.undo_inline(tile, start, bit_planes::join_rows);
     }
 
     /// [`Self::undo`], compiled for AVX2.
     #[cfg(all(feature = "simd", target_arch = "x86_64"))]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-    fn undo_with_avx2(&self, tile: &mut [u8], start: usize, buffer: &mut [u8; TILE]) {
-        self.undo_inline(tile, start, buffer, |rows, to| bit_planes::join_rows_with_avx2(rows, to));
+    fn undo_with_avx2(&mut self, tile: &mut [u8], start: usize) {
+        self.undo_inline(tile, start, |rows, to| bit_planes::join_rows_with_avx2(rows, to));
     }
 
     /// [`Self::undo`], compiled for the processor that the caller is compiled for.
     #[inline(always)]
     fn undo_inline(
-        &self,
+        &mut self,
         tile: &mut [u8],
         start: usize,
-        buffer: &mut [u8; TILE],
         join: impl Fn([&[u8; GROUP]; 8], &mut [u8; 8 * GROUP]),
     ) {
         let first = start / self.width;
@@ -173,6 +180,7 @@ impl<'s> Shuffle<'s> {
         if first < last {
             let elements = &mut tile[..(last - first) * width];
             if self.is_of_bits {
+                let buffer = &mut self.buffer;
                 untranspose_all_bits(planes, elements, width, count, first..last, buffer, join);
             } else {
                 untranspose(planes, elements, width, count, first..last);

@@ -353,8 +353,8 @@ impl Filter {
                 let values = if chain.has_dictionary() { dictionary::MEMORY } else { 0 };
                 (block_len + units * FilterChain::scratch_len(block_len) + values) as u64
             }
-            // The block with lists alone and with all stages, those lists, the sample with what lies before a piece of it, a quarter, and what they are
-            // encoded to.
+            // The block with lists, the places and the lists taken from it, the sample with what lies before a piece of it, a
+            // quarter, and what they are encoded to.
             Self::Auto => {
                 let with_dictionaries = 3 * block_len + dictionary::MEMORY;
                 let filtering =

@@ -160,7 +160,7 @@ fn sums_of_pairs(elements: &mut [[u8; 2]], before: u16) -> u16 {
 #[target_feature(enable = "avx2")]
 fn sums_of_sixteens(sixteens: &mut [[[u8; 2]; 16]], before: u16) -> u16 {
     use core::arch::x86_64::*;
-    // The last word of each half of a register, in all words of the half.
+    // Fills each half of a register with the last word of that half.
     let last = |sums| _mm256_shuffle_epi8(sums, _mm256_set1_epi16(0x0f0e));
     let mut before = _mm256_set1_epi16(before.cast_signed());
     for sixteen in sixteens {

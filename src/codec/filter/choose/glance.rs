@@ -119,7 +119,7 @@ pub(super) fn candidates(bytes: &[u8], widths: &[u8]) -> Vec<FilterChain> {
     chains
 }
 
-/// How many values elements of `width` bytes, 4 or 8, have, if many are equal to others.
+/// The number of different elements of `width` bytes, 4 or 8; `None` if few are equal to others.
 pub(super) fn few_values(bytes: &[u8], width: u8) -> Option<usize> {
     let mut values: Vec<u64> = match width {
         4 => bytes.as_chunks().0.iter().map(|&bytes| u32::from_le_bytes(bytes).into()).collect(),

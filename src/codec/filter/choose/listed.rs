@@ -3,7 +3,7 @@
 //! A piece of a block would have a list of its own, much longer for its length than that of a unit. So the values of one whole
 //! unit are listed, and pieces are taken of the places in that list, from each quarter alike. Few of them would meet a short
 //! list, so lists are encoded apart from them. For a codec that works on whole blocks, the values of all units are listed: its
-//! contexts reach from one to another.
+//! contexts reach from one unit to another.
 
 use super::super::{FilterChain, Stage, UNIT_LOG, dictionary};
 use super::{Chooser, PARTS, PIECES, Sample, apply, places};
@@ -17,7 +17,7 @@ const LIST_STEP: usize = 256;
 /// Units whose values a stage has listed.
 #[derive(Default)]
 pub(super) struct Listed {
-    /// The stage.
+    /// The stage; `None` if no unit has a list.
     by: Option<Stage>,
     /// Bytes that the units had.
     contents_len: usize,
@@ -35,7 +35,6 @@ impl Listed {
     fn take(&mut self, filtered: &[u8], dictionary: Stage) -> Result<(), OutOfMemory> {
         let Stage::Dictionary { width, index, .. } = dictionary else { return Ok(()) };
         let [width, index] = [width, index].map(usize::from);
-        self.by = Some(dictionary);
         self.contents_len = 0;
         self.places.clear();
         self.lists.clear();
@@ -56,6 +55,7 @@ impl Listed {
             let steps = list.chunks(LIST_STEP).rposition(is_used).map_or(0, |last| last + 1);
             self.lists.extend_from_slice(&list[..list.len().min(steps * LIST_STEP)]);
         }
+        self.by = (!self.places.is_empty()).then_some(dictionary);
         Ok(())
     }
 
@@ -90,7 +90,7 @@ impl Chooser {
                 continue;
             }
             self.listed.take(&self.filtered, dictionary)?;
-            if self.listed.places.is_empty() {
+            if self.listed.by.is_none() {
                 break;
             }
             let delta = Stage::Delta { width: index, order: 1, stride: 1 };
@@ -120,7 +120,7 @@ impl Chooser {
         size: &mut impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
     ) -> Result<Option<usize>, OutOfMemory> {
         let stages: Vec<_> = chain.stages().collect();
-        if self.listed.by.is_none() || self.listed.by != stages.first().copied() {
+        if self.listed.by != stages.first().copied() {
             return Ok(None);
         }
         let then = FilterChain::new(&stages[1..]);
@@ -148,9 +148,17 @@ impl Chooser {
         if len == 0 {
             return Ok(None);
         }
-        reserve(&mut self.sample, len)?;
+        // In a transposed unit the planes of places are far apart, so that each has tables of its own.
+        let has_planes = stages[1..].iter().any(|stage| stage.is_transposition());
+        let planes = if has_planes { 2 } else { 1 };
+        let parts = (self.parts * all.len() / self.listed.contents_len)
+            .clamp(planes.min(self.parts), self.parts);
+        let places_len = len / parts;
+        // Tables that reach beyond the places have zeros of the list.
+        let part_len = places_len.max(sample.len(block_len) / self.parts);
+        reserve(&mut self.sample, parts * part_len)?;
         self.sample.clear();
-        self.sample.resize(len, 0);
+        self.sample.resize(parts * part_len, 0);
         let mut filtered_unit = None;
         for (i, place) in places(all.len(), PIECES, PARTS * quarter).enumerate() {
             let start = place.start / self.listed.unit_len * self.listed.unit_len;
@@ -165,27 +173,15 @@ impl Chooser {
             let Some(last) = (unit.len() / PARTS).checked_sub(quarter) else { return Ok(None) };
             for j in 0..PARTS {
                 let from = j * (unit.len() / PARTS) + ((place.start - start) / PARTS).min(last);
-                self.sample[(j * PIECES + i) * quarter..][..quarter]
+                let at = (j * PIECES + i) * quarter;
+                self.sample[at / places_len * part_len + at % places_len..][..quarter]
                     .copy_from_slice(&unit[from..from + quarter]);
             }
         }
         let mut total = share(lists_len, sample.len(block_len));
-        // The planes of places lie apart in a unit, and each has tables of its own.
-        let has_planes = stages[1..].iter().any(|stage| stage.is_transposition());
-        let planes = if has_planes { 2 } else { 1 };
-        let parts = (self.parts * all.len() / self.listed.contents_len)
-            .clamp(planes.min(self.parts), self.parts);
-        // A part that reaches beyond the places has zeros of the list.
-        let reach = sample.len(block_len) / self.parts;
-        let mut part = std::mem::take(&mut self.filtered);
-        reserve(&mut part, reach.max(len / parts))?;
-        for places in self.sample.chunks_exact(len / parts) {
-            part.clear();
-            part.extend_from_slice(places);
-            part.resize(reach.max(places.len()), 0);
-            total += size(&part)?;
+        for part in self.sample.chunks_exact(part_len) {
+            total += size(part)?;
         }
-        self.filtered = part;
         Ok(Some(total))
     }
 }

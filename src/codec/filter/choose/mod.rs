@@ -76,8 +76,7 @@ pub(crate) struct Chooser {
 /// What a glance shows of elements, besides chains.
 #[derive(Default)]
 struct Seen {
-    /// The width of elements that seem to have few values, if it is one that lists of values have, and how many values the
-    /// glance shows.
+    /// The width of elements of which the glance shows few values, 4 or 8, and how many values these are.
     of_few_values: Option<(u8, usize)>,
     /// The least width that elements seem to have, if rows of them are found.
     narrow: Option<u8>,
