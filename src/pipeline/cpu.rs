@@ -10,7 +10,7 @@ use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
 use super::memory::payload_capacity;
 use super::modules::FrameModules;
 use crate::codec::filter::{
-    self, ApplyFault, Chooser, Context, Filter, FilterChain, InvertFault, RunModule,
+    self, ApplyFault, Chooser, CodecTraits, Context, Filter, FilterChain, InvertFault, RunModule,
 };
 use crate::codec::{Codec, OutOfMemory, Recipe, Smallest, bwt, lz77, reserve};
 use crate::format::{BlockHeader, Fault, Method, Pipeline};
@@ -188,8 +188,11 @@ fn choose_filter(
     let mut chooser = std::mem::take(&mut scratch.chooser);
     let mut tried = std::mem::take(&mut scratch.trial);
     let (hints, codec) = (&recipe.hints, recipe.codec.first());
-    let has_tables = matches!(codec, Codec::Lz77(_));
-    let chosen = chooser.choose(contents, hints, has_tables, |part| {
+    let traits = match codec {
+        Codec::Lz77(params) => CodecTraits { has_tables: true, is_fast: !params.fse },
+        _ => CodecTraits { has_tables: false, is_fast: false },
+    };
+    let chosen = chooser.choose(contents, hints, traits, |part| {
         reserve(&mut tried, payload_capacity(part.len()))?;
         tried.clear();
         match run_codec(scratch, &codec, part, &mut tried)? {

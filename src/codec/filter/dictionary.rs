@@ -108,28 +108,30 @@ impl Values {
         self.slots.clear();
         self.slots.resize(1 << SLOTS_LOG, EMPTY);
         self.found.clear();
-        let mask = self.slots.len() - 1;
+        let slots: &mut [u32; 1 << SLOTS_LOG] = self.slots.first_chunk_mut().expect("all slots");
+        let found = &mut self.found;
         for i in 0..unit.len() / size_of::<W>() {
             let value = W::load(W::elements(unit)[i]).to_carry();
             let hash = (value ^ value >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let mut slot = (hash >> (64 - SLOTS_LOG)) as usize;
-            let found = loop {
-                match self.slots[slot & mask] {
-                    EMPTY => {
-                        if self.found.len() == most {
-                            return Ok(false);
-                        }
-                        let new = self.found.len() as u32;
-                        self.slots[slot & mask] = new;
-                        self.found.push((value, new));
-                        break new;
-                    }
-                    old if self.found[old as usize].0 == value => break old,
-                    _ => slot += 1,
+            let number = loop {
+                let old = slots[slot];
+                if found.get(old as usize).is_some_and(|(found, _)| *found == value) {
+                    break old;
                 }
+                if old == EMPTY {
+                    if found.len() == most {
+                        return Ok(false);
+                    }
+                    let new = found.len() as u32;
+                    slots[slot] = new;
+                    found.push((value, new));
+                    break new;
+                }
+                slot = (slot + 1) % (1 << SLOTS_LOG);
             };
             unit.as_chunks_mut().0[i] =
-                std::array::from_fn::<_, P, _>(|i| (found >> (8 * i)) as u8);
+                std::array::from_fn::<_, P, _>(|i| (number >> (8 * i)) as u8);
         }
         Ok(true)
     }

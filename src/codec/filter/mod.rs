@@ -41,7 +41,7 @@ mod transpose;
 mod words;
 
 pub(crate) use calls::Machine;
-pub(crate) use choose::Chooser;
+pub(crate) use choose::{Chooser, CodecTraits};
 pub(crate) use forward::apply;
 pub(crate) use hints::{Hints, LOOKED_AT};
 pub(crate) use inverse::invert;

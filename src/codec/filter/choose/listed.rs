@@ -1,12 +1,12 @@
 //! Samples of blocks whose units have lists of their values.
 //!
 //! A piece of a block would have a list of its own, much longer for its length than that of a unit. So the values of one whole
-//! unit are listed, and pieces are taken of the places in that list, from each quarter alike. Few of them would meet a short
+//! unit are listed, and pieces are taken of the places in that list. Few of them would meet a short
 //! list, so lists are encoded apart from them. For a codec that works on whole blocks, the values of all units are listed: its
 //! contexts reach from one unit to another.
 
 use super::super::{FilterChain, Stage, UNIT_LOG, dictionary};
-use super::{Chooser, PARTS, PIECES, Sample, apply, places};
+use super::{Chooser, PARTS, PIECES, Sample, Shape, apply};
 use crate::codec::{OutOfMemory, reserve};
 
 /// The most bytes of lists that the codec encodes.
@@ -23,8 +23,6 @@ pub(super) struct Listed {
     contents_len: usize,
     /// The places of their elements in the lists, those of each unit together.
     places: Vec<u8>,
-    /// Bytes of a unit's places; the last unit may have fewer.
-    unit_len: usize,
     lists: Vec<u8>,
     /// Bytes that the codec takes for the lists in each chain.
     list_sizes: Vec<(FilterChain, usize)>,
@@ -39,7 +37,6 @@ impl Listed {
         self.places.clear();
         self.lists.clear();
         self.list_sizes.clear();
-        self.unit_len = filtered.len().min(1 << UNIT_LOG) / width * index;
         reserve(&mut self.places, filtered.len() / width * index)?;
         reserve(&mut self.lists, filtered.len())?;
         for unit in filtered.chunks(1 << UNIT_LOG) {
@@ -69,7 +66,7 @@ impl Listed {
 impl Chooser {
     /// Chains for `contents` that begin with a list of values of `width` bytes, and places of at least `index` bytes; none if
     /// there are too many values. If they are floats with so many `digits` behind the point, the list has integers.
-    /// `has_tables` is as for [`Chooser::choose`].
+    /// `has_tables` is as in [`CodecTraits`](super::CodecTraits).
     pub(super) fn chains_with_lists(
         &mut self,
         contents: &[u8],
@@ -140,48 +137,25 @@ impl Chooser {
                 len
             }
         };
-        let (all, contents_len) = (&self.listed.places, self.listed.contents_len as u64);
+        let contents_len = self.listed.contents_len;
         // How many of so many bytes that the units have belong to `len` bytes of contents.
-        let share = |bytes: usize, len: usize| (bytes as u64 * len as u64 / contents_len) as usize;
-        let quarter = share(all.len(), sample.piece_len(block_len)) / PARTS;
-        let len = PIECES * PARTS * quarter;
-        if len == 0 {
-            return Ok(None);
-        }
+        let share =
+            |bytes: usize, len: usize| (bytes as u64 * len as u64 / contents_len as u64) as usize;
+        let all = std::mem::take(&mut self.listed.places);
+        let piece_len = share(all.len(), sample.piece_len(block_len)) / PARTS * PARTS;
         // In a transposed unit the planes of places are far apart, so that each has tables of its own.
         let has_planes = stages[1..].iter().any(|stage| stage.is_transposition());
         let planes = if has_planes { 2 } else { 1 };
-        let parts = (self.parts * all.len() / self.listed.contents_len)
-            .clamp(planes.min(self.parts), self.parts);
-        let places_len = len / parts;
+        let parts =
+            (self.parts * all.len() / contents_len).clamp(planes.min(self.parts), self.parts);
         // Tables that reach beyond the places have zeros of the list.
-        let part_len = places_len.max(sample.len(block_len) / self.parts);
-        reserve(&mut self.sample, parts * part_len)?;
-        self.sample.clear();
-        self.sample.resize(parts * part_len, 0);
-        let mut filtered_unit = None;
-        for (i, place) in places(all.len(), PIECES, PARTS * quarter).enumerate() {
-            let start = place.start / self.listed.unit_len * self.listed.unit_len;
-            let mut unit = &all[start..all.len().min(start + self.listed.unit_len)];
-            if let Some(then) = &then {
-                if filtered_unit != Some(start) {
-                    apply(then, unit, &mut self.filtered, &mut self.unit)?;
-                    filtered_unit = Some(start);
-                }
-                unit = &self.filtered;
-            }
-            let Some(last) = (unit.len() / PARTS).checked_sub(quarter) else { return Ok(None) };
-            for j in 0..PARTS {
-                let from = j * (unit.len() / PARTS) + ((place.start - start) / PARTS).min(last);
-                let at = (j * PIECES + i) * quarter;
-                self.sample[at / places_len * part_len + at % places_len..][..quarter]
-                    .copy_from_slice(&unit[from..from + quarter]);
-            }
-        }
-        let mut total = share(lists_len, sample.len(block_len));
-        for part in self.sample.chunks_exact(part_len) {
-            total += size(part)?;
-        }
-        Ok(Some(total))
+        let part_len = (PIECES * piece_len / parts).max(sample.len(block_len) / self.parts);
+        let shape = Shape { piece_len, parts, part_len };
+        let bytes = match piece_len {
+            0 => Ok(None),
+            _ => self.encoded_pieces(then.as_ref(), &all, shape, size),
+        };
+        self.listed.places = all;
+        Ok(bytes?.map(|bytes| share(lists_len, sample.len(block_len)) + bytes))
     }
 }

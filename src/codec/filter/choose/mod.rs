@@ -8,7 +8,8 @@
 //!    Programs get places instead of distances in their calls, if [calls](programs) of one function are frequent.
 //! 2. The entropy of the filtered glance's bytes ranks the candidates of these widths.
 //! 3. The codec encodes 1/64 of the block without a filter, with the best few candidates, and with those that a header
-//!    [suggests](super::hints). If the first is no help at all, the block stays as it is.
+//!    [suggests](super::hints). If the first is no help at all, the block stays as it is. If one is a great help, one of the
+//!    fastest codecs takes it, unless many numbers [repeat](repeats) others that samples do not reach.
 //!    Blocks whose elements seem to have few values also get [lists](listed) of these, and bytes and words that seem to lie
 //!    in [rows] differences between these.
 //! 4. The codec encodes 1/32 of the block without a filter, with the best candidate, and, for LZ77, with planes of bits
@@ -55,11 +56,21 @@ const LARGE: Sample = Sample { part: 32, least: 1 << 16 };
 const QUARTER: Sample = Sample { part: 4, least: 1 << 16 };
 /// Pieces of such a sample: many, because few would not show how different the parts of a block are.
 const PIECES: usize = 16;
-/// Candidates that the codec tries, besides those of headers.
+/// Candidates that the codec tries, besides those of headers, and that one of the fastest codecs tries.
 const MAX_TRIED: usize = 3;
+const MAX_TRIED_FAST: usize = 2;
 
 /// A chain that reaches no farther suffers little where a piece begins.
 const MAX_IGNORED: usize = 64;
+
+/// What a choice takes into account of the block's codec.
+#[derive(Clone, Copy)]
+pub(crate) struct CodecTraits {
+    /// It has tables for each part of a block.
+    pub has_tables: bool,
+    /// It is among the fastest.
+    pub is_fast: bool,
+}
 
 /// Memory to choose with.
 #[derive(Default)]
@@ -101,6 +112,17 @@ impl Sample {
     }
 }
 
+/// How a sample is laid out for the codec.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// Bytes of a piece, a multiple of [`PARTS`].
+    piece_len: usize,
+    /// In how many parts the codec encodes it: a divisor of [`PARTS`].
+    parts: usize,
+    /// Bytes of a part. Zeros follow the pieces in it.
+    part_len: usize,
+}
+
 /// Bytes of the longest sample of a block of `block_len` bytes.
 pub(crate) fn sample_len(block_len: usize) -> usize {
     QUARTER.len(block_len)
@@ -108,13 +130,12 @@ pub(crate) fn sample_len(block_len: usize) -> usize {
 
 impl Chooser {
     /// The filters for `contents`; `None` if they are best left as they are. `size` encodes its argument with the
-    /// block's codec, and returns the size of the result. `has_tables` tells whether that codec has tables for each part
-    /// of a block.
+    /// block's codec, and returns the size of the result.
     pub(crate) fn choose(
         &mut self,
         contents: &[u8],
         hints: &Hints,
-        has_tables: bool,
+        CodecTraits { has_tables, is_fast }: CodecTraits,
         mut size: impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
     ) -> Result<Option<FilterChain>, OutOfMemory> {
         if contents.len() < MIN_LEN {
@@ -125,7 +146,7 @@ impl Chooser {
         }
         let tables = contents.len().min(1 << UNIT_LOG) >> TABLE_LOG;
         self.parts = if has_tables { 1 << tables.clamp(1, PARTS).ilog2() } else { 1 };
-        let (mut tried, seen) = self.candidates(contents, hints)?;
+        let (mut tried, seen) = self.candidates(contents, hints, is_fast)?;
         let ranked = tried.len();
         if let Some((width, values)) = seen.of_few_values {
             let digits = glance::digits_for_lists(width, &self.glances);
@@ -165,15 +186,26 @@ impl Chooser {
             let best = [Some(chain), other, alone.copied().filter(|alone| *alone != chain)];
             return self.best_of_quarter(best, contents, size);
         }
-        let mut large = self.encoded(Some(&chain), contents, LARGE, &mut size)?;
-        if let Some(bits) = with_bits(&chain).filter(|_| has_tables)
-            && self.encoded(Some(&bits), contents, SMALL, &mut size)? < small + small / 32
+        let mut bits = with_bits(&chain).filter(|_| has_tables);
+        if let Some(chain) = &bits
+            && self.encoded(Some(chain), contents, SMALL, &mut size)? >= small + small / 32
         {
+            bits = None;
+        }
+        let is_clear = is_fast && small + small / 8 < plain && !repeats::come_from_afar(contents)?;
+        if is_clear && bits.is_none() {
+            return Ok(Some(chain));
+        }
+        let mut large = self.encoded(Some(&chain), contents, LARGE, &mut size)?;
+        if let Some(bits) = bits {
             let bytes = self.encoded(Some(&bits), contents, LARGE, &mut size)?;
             // Samples flatter bits.
             if bytes + bytes / 64 < large {
                 (large, chain) = (bytes, bits);
             }
+        }
+        if is_clear {
+            return Ok(Some(chain));
         }
         let large_plain = self.encoded(None, contents, LARGE, &mut size)?;
         let lens = [SMALL, LARGE].map(|sample| sample.len(contents.len()));
@@ -206,13 +238,14 @@ impl Chooser {
         &mut self,
         contents: &[u8],
         hints: &Hints,
+        is_fast: bool,
     ) -> Result<(Vec<FilterChain>, Seen), OutOfMemory> {
         let mut glances = std::mem::take(&mut self.glances);
         glances.clear();
         for place in places(contents.len(), GLANCES, GLANCE_LEN) {
             glances.extend_from_slice(&contents[place]);
         }
-        let chosen = self.candidates_of(&glances, hints);
+        let chosen = self.candidates_of(&glances, hints, is_fast);
         self.glances = glances;
         chosen
     }
@@ -221,6 +254,7 @@ impl Chooser {
         &mut self,
         glances: &[u8],
         hints: &Hints,
+        is_fast: bool,
     ) -> Result<(Vec<FilterChain>, Seen), OutOfMemory> {
         let mut seen = Seen::default();
         if glance::is_text(glances) {
@@ -243,7 +277,7 @@ impl Chooser {
         }
         ranked.retain(|(bits, _)| *bits < plain - plain / 32);
         ranked.sort_by_key(|(bits, _)| *bits);
-        ranked.truncate(MAX_TRIED);
+        ranked.truncate(if is_fast { MAX_TRIED_FAST } else { MAX_TRIED });
         let mut tried: Vec<_> = ranked.into_iter().map(|(_, chain)| chain).collect();
         for chain in hints.chains() {
             if !tried.contains(&chain) {
@@ -298,32 +332,50 @@ impl Chooser {
             let bytes = self.encoded_with_lists(chain, contents.len(), sample, size)?;
             return Ok(bytes.unwrap_or(usize::MAX / 8));
         }
-        let (piece_len, len) = (sample.piece_len(contents.len()), sample.len(contents.len()));
+        let len = sample.len(contents.len());
+        let shape = Shape {
+            piece_len: sample.piece_len(contents.len()),
+            parts: self.parts,
+            part_len: len / self.parts,
+        };
+        Ok(self.encoded_pieces(chain, contents, shape, size)?.unwrap_or(usize::MAX / 8))
+    }
+
+    /// Bytes that pieces of `contents` of this shape take with `chain`. `None` if the chain does not fit one.
+    fn encoded_pieces(
+        &mut self,
+        chain: Option<&FilterChain>,
+        contents: &[u8],
+        Shape { piece_len, parts, part_len }: Shape,
+        size: &mut impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
+    ) -> Result<Option<usize>, OutOfMemory> {
         let quarter = piece_len / PARTS;
-        reserve(&mut self.sample, len)?;
+        let used = PIECES * piece_len / parts;
+        reserve(&mut self.sample, parts * part_len)?;
         self.sample.clear();
-        self.sample.resize(len, 0);
+        self.sample.resize(parts * part_len, 0);
         let has_planes =
             chain.is_some_and(|chain| chain.stages().any(|stage| stage.is_transposition()));
         for (i, place) in places(contents.len(), PIECES, piece_len).enumerate() {
             let mut piece = &contents[place.clone()];
             if let Some(chain) = chain {
                 if !self.filter(chain, contents, place)? {
-                    return Ok(usize::MAX / 8);
+                    return Ok(None);
                 }
                 piece = &self.filtered;
             }
             // Quarters of the same planes go together.
             for (j, bytes) in piece.chunks_exact(quarter).enumerate() {
-                let at = if has_planes { j * PIECES + i } else { i * PARTS + j };
-                self.sample[at * quarter..][..quarter].copy_from_slice(bytes);
+                let at = quarter * if has_planes { j * PIECES + i } else { i * PARTS + j };
+                let at = at / used * part_len + at % used;
+                self.sample[at..][..quarter].copy_from_slice(bytes);
             }
         }
         let mut total = 0;
-        for part in self.sample.chunks_exact(len / self.parts) {
+        for part in self.sample.chunks_exact(part_len) {
             total += size(part)?;
         }
-        Ok(total)
+        Ok(Some(total))
     }
 
     /// Filters the piece of `contents` at `place` as in the middle of a unit. Returns false if the chain does not fit

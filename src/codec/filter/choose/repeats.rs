@@ -1,50 +1,115 @@
-//! How much of a block repeats other units, which pieces of it do not show.
+//! How much of a block repeats what is far away, which pieces of it do not show.
 
 use super::UNIT_LOG;
 use crate::codec::{OutOfMemory, reserve};
 
 /// Places whose repetition is looked for.
 const PLACES: usize = 512;
-/// We look for repetitions in the middle of a block, in one part of so many.
+/// We look for repetitions of other units in the middle of a block, in one part of so many.
 const PART: usize = 8;
-/// Bytes of a repetition.
+/// Bytes of such a repetition.
 const LEN: usize = 32;
+/// For those of numbers it is a smaller part, but not fewer bytes than this.
+const NUMBERS_PART: usize = 16;
+const NUMBERS_LEAST: usize = 1 << 16;
+/// Numbers, and fields of records, begin at multiples of this many bytes.
+const NUMBERS_ALIGNMENT: usize = 4;
+/// Repetitions in so many bytes show in the shortest sample too.
+const NEAR: usize = 1 << 14;
 /// Base-2 logarithm of the number of entries in the table that finds a place by a hash of its bytes.
 const LOG: u32 = 13;
 
+/// Places of a block that are found by the eight bytes that lie there.
+struct Places<'a> {
+    contents: &'a [u8],
+    /// Bytes from one place to the next.
+    step: usize,
+    /// One more than a place, by the hash of its bytes.
+    table: Vec<u16>,
+    is_repeated: [bool; PLACES],
+}
+
+impl<'a> Places<'a> {
+    /// Takes places all over `contents`, which has at least 64 KiB.
+    fn of(contents: &'a [u8]) -> Result<Self, OutOfMemory> {
+        let step = contents.len() / PLACES / NUMBERS_ALIGNMENT * NUMBERS_ALIGNMENT;
+        let mut table = Vec::new();
+        reserve(&mut table, 1 << LOG)?;
+        table.resize(1 << LOG, 0);
+        let mut places = Self { contents, step, table, is_repeated: [false; PLACES] };
+        for place in 0..PLACES - 1 {
+            let bytes = places.eight_at(place * step);
+            // Runs are no sign of more.
+            if bytes != bytes.rotate_left(8) {
+                places.table[hash(bytes)] = place as u16 + 1;
+            }
+        }
+        Ok(places)
+    }
+
+    fn eight_at(&self, at: usize) -> u64 {
+        u64::from_le_bytes(*self.contents[at..].first_chunk().expect("eight bytes"))
+    }
+
+    /// The place whose bytes may be those at `at`.
+    fn find(&self, at: usize) -> Option<usize> {
+        self.table[hash(self.eight_at(at))].checked_sub(1).map(usize::from)
+    }
+
+    fn repeated(&self) -> usize {
+        self.is_repeated.iter().filter(|is_repeated| **is_repeated).count()
+    }
+}
+
+fn hash(bytes: u64) -> usize {
+    (bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LOG)) as usize
+}
+
+/// The middle of a block of `all` bytes.
+fn middle(all: usize, len: usize) -> std::ops::Range<usize> {
+    let from = (all - len) / 2 / NUMBERS_ALIGNMENT * NUMBERS_ALIGNMENT;
+    from..from + len
+}
+
 /// Pieces of `contents` take `bytes` bytes. Returns how many of these are left if what repeats another unit takes none.
 pub(super) fn without_repeats(bytes: usize, contents: &[u8]) -> Result<usize, OutOfMemory> {
-    let step = contents.len() / PLACES;
     if contents.len() <= 1 << UNIT_LOG {
         return Ok(bytes);
     }
-    let mut places: Vec<u16> = Vec::new();
-    reserve(&mut places, 1 << LOG)?;
-    places.resize(1 << LOG, 0);
-    let eight = |at: usize| u64::from_le_bytes(*contents[at..].first_chunk().expect("eight bytes"));
-    let hash = |bytes: u64| (bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LOG)) as usize;
-    for place in 0..PLACES - 1 {
-        let bytes = eight(place * step);
-        // Runs are no sign of more.
-        if bytes != bytes.rotate_left(8) {
-            places[hash(bytes)] = place as u16 + 1;
-        }
-    }
-    let mut is_repeated = [false; PLACES];
-    let part = contents.len() / PART;
-    let from = (contents.len() - part) / 2;
-    for at in from..from + part {
-        let Some(place) = places[hash(eight(at))].checked_sub(1) else { continue };
-        let there = usize::from(place) * step;
+    let mut places = Places::of(contents)?;
+    for at in middle(contents.len(), contents.len() / PART) {
+        let Some(place) = places.find(at) else { continue };
+        let there = place * places.step;
         let is_other_unit = there >> UNIT_LOG != at >> UNIT_LOG;
         if is_other_unit && contents[there..there + LEN] == contents[at..at + LEN] {
-            is_repeated[usize::from(place)] = true;
+            places.is_repeated[place] = true;
         }
     }
-    let repeated = is_repeated.iter().filter(|is_repeated| **is_repeated).count();
     // Other parts hold more, of which some are the same.
-    let left = PLACES.saturating_sub(PART / 4 * repeated);
+    let left = PLACES.saturating_sub(PART / 4 * places.repeated());
     Ok((bytes as u64 * left as u64 / PLACES as u64) as usize)
+}
+
+/// Whether many numbers of `contents` are the same as others that are too far away for a short sample to hold both.
+pub(super) fn come_from_afar(contents: &[u8]) -> Result<bool, OutOfMemory> {
+    let len = (contents.len() / NUMBERS_PART).max(NUMBERS_LEAST);
+    if contents.len() < 2 * len {
+        return Ok(false);
+    }
+    let mut places = Places::of(contents)?;
+    let range = middle(contents.len(), len);
+    let mut near = 0;
+    for at in range.clone().step_by(NUMBERS_ALIGNMENT) {
+        if at == range.start + NEAR {
+            near = places.repeated();
+        }
+        let Some(place) = places.find(at) else { continue };
+        let there = place * places.step;
+        if there != at && places.eight_at(there) == places.eight_at(at) {
+            places.is_repeated[place] = true;
+        }
+    }
+    Ok(places.repeated() - near > PLACES / 4)
 }
 
 #[cfg(test)]
@@ -62,5 +127,20 @@ mod tests {
         assert!(without_repeats(1000, &again).unwrap() < 900);
         // One unit has one list.
         assert_eq!(without_repeats(1000, &again[..1 << UNIT_LOG]).unwrap(), 1000);
+    }
+
+    #[test]
+    fn numbers_that_come_again_far_away_are_known() {
+        let of = |values: usize| {
+            let which = noise(2, 1 << 18, 256);
+            let value = |i: &[u8; 2]| usize::from(u16::from_le_bytes(*i)) % values;
+            let numbers = which.as_chunks().0.iter().map(|i| (value(i) as u64 + 1) << 40 | 7);
+            let contents: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
+            come_from_afar(&contents).unwrap()
+        };
+        assert!(of(8000), "a short sample holds few of them twice");
+        assert!(!of(50), "a short sample holds each of them often");
+        assert!(!come_from_afar(&noise(1, 1 << 20, 256)).unwrap(), "none comes again");
+        assert!(!come_from_afar(&vec![7; 1 << 20]).unwrap());
     }
 }
