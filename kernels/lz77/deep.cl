@@ -30,21 +30,16 @@
 #define LANE_BYTES 64u
 // The number of literals after which the step between positions grows by one, as a logarithm.
 #define SKIP_LOG 6
-// The shortest match at a cheap offset, the gain that makes up for a literal, the length from which on to try no further
-// positions, and how many to try otherwise. A short match at the near offset is only taken up to NEAR_REACH.
-#if THOROUGH
-#define SHORTEST 3u
-#define LITERAL_GAIN 4
+// The shortest match, the gain that makes up for a literal, the length from which on to try no further positions, and how
+// many to try otherwise. A short match at the near offset is only taken up to NEAR_REACH.
+#define MIN_MATCH 3u
+#define LITERAL_GAIN 3
 #define LONG_ENOUGH 128u
+#if THOROUGH
 #define PATIENCE(f) ((4u * (f).length - (uint)(f).gain + 6u) / 7u)
 #define NEAR_REACH (1u << 8)
-#define CHEAP_OFFSETS 3
 #else
-#define SHORTEST 4u
-#define LITERAL_GAIN 3
-#define LONG_ENOUGH 64u
 #define PATIENCE(f) 2u
-#define CHEAP_OFFSETS 1
 #endif
 
 typedef struct {
@@ -59,10 +54,10 @@ typedef struct {
 #define IF_ANY(condition) true
 #endif
 
-// The offsets that cost less than others; 0 for none.
+// The offsets that a decoder will know as recent; 0 for none.
 typedef struct {
-    uint offsets[CHEAP_OFFSETS];
-} Cheap;
+    uint offsets[3];
+} Known;
 
 // Whether `count` bytes, 3 or 4, at `at` equal those `offset` before; not if that is 0.
 inline bool repeats(Segment s, uint at, uint offset, uint count) {
@@ -74,15 +69,15 @@ inline Found best_at(Team team, Segment s, __global const uint2 *entries, __glob
 #if THOROUGH
                      __global const uint *near,
 #endif
-                     uint at, Cheap cheap, int least) {
+                     uint at, Known known, int least) {
     Found best = {0, 0, 0};
     uint row = team_uniform(team, found[at]);
-    for (uint i = 0; i < CHEAP_OFFSETS; i++) {
-        uint offset = cheap.offsets[i];
-        bool is_equal = repeats(s, at, offset, SHORTEST);
+    for (uint i = 0; i < 3; i++) {
+        uint offset = known.offsets[i];
+        bool is_equal = repeats(s, at, offset, MIN_MATCH);
         if (IF_ANY(is_equal)) {
             uint length = extended(team, s, at, offset, 0, is_equal);
-            if (length >= SHORTEST && 4 * (int)length > best.gain) {
+            if (length >= MIN_MATCH && 4 * (int)length > best.gain) {
                 best.length = length;
                 best.offset = offset;
                 best.gain = 4 * (int)length;
@@ -171,9 +166,8 @@ __kernel void deep(__global const uint *jobs, __global const uint *contents, __g
     found += (size_t)s.block * slot;
 #if THOROUGH
     near += (size_t)s.block * slot;
-    // The offsets that a decoder will know as recent.
-    Cheap cheap = {{0, 0, 0}};
 #endif
+    Known known = {{0, 0, 0}};
     while (pos < s.last) {
         // The positions that are next if none before them has a match.
         uint mine = pos;
@@ -188,10 +182,8 @@ __kernel void deep(__global const uint *jobs, __global const uint *contents, __g
 #if THOROUGH
         uint nearest = near[at];
         hit |= repeats(s, at, nearest, nearest <= NEAR_REACH ? 3u : 4u);
-#else
-        Cheap cheap = {{at == anchor ? second : recent}};
 #endif
-        for (uint i = 0; i < CHEAP_OFFSETS; i++) hit |= repeats(s, at, cheap.offsets[i], SHORTEST);
+        for (uint i = 0; i < 3; i++) hit |= repeats(s, at, known.offsets[i], MIN_MATCH);
         uint hits = team_ballot(team, hit && mine < s.last);
         if (hits == 0) {
             pos = team_broadcast(team, mine + 1 + ((mine - anchor) >> SKIP_LOG), 31);
@@ -205,10 +197,9 @@ __kernel void deep(__global const uint *jobs, __global const uint *contents, __g
             // Each position further on costs another literal.
             int least = tried == pos ? 0 : best.gain + 1 + LITERAL_GAIN * (int)(tried - match_at);
 #if THOROUGH
-            Found other = best_at(team, s, entries, found, near, tried, cheap, least);
+            Found other = best_at(team, s, entries, found, near, tried, known, least);
 #else
-            cheap.offsets[0] = tried == anchor ? second : recent;
-            Found other = best_at(team, s, entries, found, tried, cheap, least);
+            Found other = best_at(team, s, entries, found, tried, known, least);
 #endif
             if (other.gain > least) {
                 best = other;
@@ -222,13 +213,11 @@ __kernel void deep(__global const uint *jobs, __global const uint *contents, __g
         uint room = min(match_at - best.offset - s.window_start, match_at - anchor);
         uint before = extended_back(team, s, match_at, best.offset, room, 0, true);
         TAKE(s, true, match_at, before, best.length, best.offset);
-#if THOROUGH
-        if (best.offset != cheap.offsets[0] && best.offset != cheap.offsets[1] && best.offset != cheap.offsets[2]) {
-            cheap.offsets[2] = cheap.offsets[1];
-            cheap.offsets[1] = cheap.offsets[0];
-            cheap.offsets[0] = best.offset;
+        if (best.offset != known.offsets[0] && best.offset != known.offsets[1] && best.offset != known.offsets[2]) {
+            known.offsets[2] = known.offsets[1];
+            known.offsets[1] = known.offsets[0];
+            known.offsets[0] = best.offset;
         }
-#endif
         pos = anchor;
     }
     segment_end(s, count, match_counts, slot);

@@ -43,18 +43,12 @@ const COMPARED = 4u;
 const LANE_BYTES = 64u;
 // The number of literals after which the step between positions grows by one, as a logarithm.
 const SKIP_LOG = 6u;
-// The shortest match at a cheap offset, the gain that makes up for a literal, and the length from which on to try no
-// further positions. A short match at the near offset is only taken up to NEAR_REACH.
-// @pz_if THOROUGH
-const SHORTEST = 3u;
-const LITERAL_GAIN = 4i;
+// The shortest match, the gain that makes up for a literal, and the length from which on to try no further positions. A
+// short match at the near offset is only taken up to NEAR_REACH.
+const MIN_MATCH = 3u;
+const LITERAL_GAIN = 3i;
 const LONG_ENOUGH = 128u;
 const NEAR_REACH = 1u << 8u;
-// @pz_else
-const SHORTEST = 4u;
-const LITERAL_GAIN = 3i;
-const LONG_ENOUGH = 64u;
-// @pz_end
 
 struct Found {
     length: u32,
@@ -79,27 +73,27 @@ fn repeats(at: u32, offset: u32, count: u32) -> bool {
     return difference(i32(at), offset) << (32u - 8u * count) == 0u;
 }
 
-// The better of a match and the one at a cheap offset, 0 for none.
-fn with_cheap(match_so_far: Found, at: u32, offset: u32) -> Found {
-    if team_uniform(u32(repeats(at, offset, SHORTEST))) != 0u {
+// The better of a match and the one at a recent offset, 0 for none.
+fn with_recent(match_so_far: Found, at: u32, offset: u32) -> Found {
+    if team_uniform(u32(repeats(at, offset, MIN_MATCH))) != 0u {
         let length = extended(at, offset, 0u, true);
-        if length >= SHORTEST && 4i * i32(length) > match_so_far.gain {
+        if length >= MIN_MATCH && 4i * i32(length) > match_so_far.gain {
             return Found(length, offset, 4i * i32(length));
         }
     }
     return match_so_far;
 }
 
-// The best match of a position, if its gain is more than `least`; otherwise one whose gain is not. The offsets `cheap` (0
-// for none) cost less than others.
-fn best_at(at: u32, cheap: vec3<u32>, least: i32) -> Found {
+// The best match of a position, if its gain is more than `least`; otherwise one whose gain is not. The offsets
+// `known` (0 for none) are those that a decoder will know as recent.
+fn best_at(at: u32, known: vec3<u32>, least: i32) -> Found {
     var best = Found(0u, 0u, 0i);
     let slot_start = from_word * 4u;
     let row = found[slot_start + at];
-    best = with_cheap(best, at, cheap.x);
+    best = with_recent(best, at, known.x);
+    best = with_recent(best, at, known.y);
+    best = with_recent(best, at, known.z);
 // @pz_if THOROUGH
-    best = with_cheap(best, at, cheap.y);
-    best = with_cheap(best, at, cheap.z);
     let nearest = near[slot_start + at];
     if team_uniform(u32(repeats(at, nearest, select(4u, 3u, nearest <= NEAR_REACH)))) != 0u {
         let length = extended(at, nearest, 0u, true);
@@ -183,10 +177,7 @@ fn best_at(at: u32, cheap: vec3<u32>, least: i32) -> Found {
 // @pz_entry
 fn deep(local_index: u32, workgroup_index: u32) {
     let slot_start = segment_start(local_index, workgroup_index) * args.slot;
-// @pz_if THOROUGH
-    // The offsets that a decoder will know as recent.
-    var cheap = vec3<u32>();
-// @pz_end
+    var known = vec3<u32>();
     loop {
         if team_uniform(u32(pos < last)) == 0u {
             break;
@@ -202,12 +193,10 @@ fn deep(local_index: u32, workgroup_index: u32) {
         }
         let at = min(mine, last - 1u);
         var hit = found[slot_start + at] != 0u;
+        hit |= repeats(at, known.x, MIN_MATCH) || repeats(at, known.y, MIN_MATCH) || repeats(at, known.z, MIN_MATCH);
 // @pz_if THOROUGH
-        hit |= repeats(at, cheap.x, SHORTEST) || repeats(at, cheap.y, SHORTEST) || repeats(at, cheap.z, SHORTEST);
         let nearest = near[slot_start + at];
         hit |= repeats(at, nearest, select(4u, 3u, nearest <= NEAR_REACH));
-// @pz_else
-        hit |= repeats(at, select(recent, second, at == anchor), SHORTEST);
 // @pz_end
         let hits = team_ballot(hit && mine < last);
         if hits == 0u {
@@ -215,13 +204,7 @@ fn deep(local_index: u32, workgroup_index: u32) {
             continue;
         }
         pos = team_broadcast(mine, countTrailingZeros(hits));
-// @pz_if THOROUGH
-        let later = cheap;
-        var best = best_at(pos, cheap, 0i);
-// @pz_else
-        let later = vec3(recent, 0u, 0u);
-        var best = best_at(pos, vec3(select(recent, second, pos == anchor), 0u, 0u), 0i);
-// @pz_end
+        var best = best_at(pos, known, 0i);
         if team_uniform(u32(best.gain == 0i)) != 0u {
             pos += 1u + (pos - anchor >> SKIP_LOG);
             continue;
@@ -235,7 +218,7 @@ fn deep(local_index: u32, workgroup_index: u32) {
             }
             // Each position further on costs another literal.
             let least = best.gain + 1i + LITERAL_GAIN * i32(tried - match_at);
-            let other = best_at(tried, later, least);
+            let other = best_at(tried, known, least);
             if other.gain > least {
                 best = other;
                 match_at = tried;
@@ -245,11 +228,9 @@ fn deep(local_index: u32, workgroup_index: u32) {
         let room = min(match_at - best.offset - window_start, match_at - anchor);
         let before = extended_back(match_at, best.offset, room, 0u, true);
         take(match_at, before, best.length, best.offset);
-// @pz_if THOROUGH
-        if all(cheap != vec3(best.offset)) {
-            cheap = vec3(best.offset, cheap.xy);
+        if all(known != vec3(best.offset)) {
+            known = vec3(best.offset, known.xy);
         }
-// @pz_end
     }
     segment_end();
 }

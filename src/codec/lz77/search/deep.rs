@@ -1,16 +1,12 @@
 //! The deep lazy parse: takes the best of many candidates, unless a position soon after has a better match.
 //!
-//! The parse goes through a segment from its start. The possible matches of a position are those at cheap offsets, that
-//! of its nearest candidate by a hash of three bytes if the parse is thorough, and those of its candidates in a bucket.
-//! The best is that of highest gain, the first of equals in this order. At the first position with a match, the parse
-//! also looks at some further positions, one after the other. A later match replaces the best so far if its gain is
-//! higher by more than one, plus a number for each literal that would be added. The remaining match is extended backward
-//! over the literals before it and taken, and the search continues after it. A segment begins without offsets of earlier
-//! matches.
-//!
-//! The thorough parse looks for matches from three bytes on and at all three offsets that the decoder will know as
-//! recent. The other takes four, and tries the offset of the last match or, right after it, that of the last different
-//! match.
+//! The parse goes through a segment from its start. The possible matches of a position are those at the three offsets that
+//! the decoder will know as recent, that of its nearest candidate by a hash of three bytes if the parse is thorough, and
+//! those of its candidates in a bucket. The best is that of highest gain, the first of equals in this order. At the first
+//! position with a match, the parse also looks at some further positions, one after the other: two, or as many as the match
+//! is worth if the parse is thorough. A later match replaces the best so far if its gain is higher by more than one, plus
+//! three for each literal that would be added. The remaining match is extended backward over the literals before it and
+//! taken, and the search continues after it. A segment begins without offsets of earlier matches.
 
 use super::buckets::{Buckets, Rings};
 use super::candidates::{LOOKAHEAD, Table, common_length, common_length_before, read32, read64};
@@ -47,49 +43,15 @@ impl RatedMatch {
     }
 }
 
-/// The offsets of earlier matches of the segment, the most recent first; 0 for none.
-#[derive(Clone, Copy)]
-struct Earlier<const IS_THOROUGH: bool>(Recent);
-
-impl<const IS_THOROUGH: bool> Earlier<IS_THOROUGH> {
-    /// The cheap offsets of a position.
-    #[inline(always)]
-    fn cheap(&self, is_after_match: bool) -> [u32; RECENT] {
-        let [first, second, _] = self.0.0;
-        match (IS_THOROUGH, is_after_match) {
-            (true, _) => self.0.0,
-            // Right after a match, its own offset cannot match.
-            (false, true) => [second, 0, 0],
-            (false, false) => [first, 0, 0],
-        }
-    }
-
-    #[inline(always)]
-    fn take(&mut self, offset: u32) {
-        let is_known = if IS_THOROUGH { self.0.0.contains(&offset) } else { self.0.0[0] == offset };
-        if !is_known {
-            self.0.push(offset);
-        }
-    }
-}
-
 /// The bucket of a position is prefetched this many positions before it is used.
 const AHEAD: usize = 16;
 
 const SKIP_LOG: u32 = 6;
 
-/// The numbers by which the parses differ.
-struct Rule {
-    /// The shortest match at a cheap offset.
-    shortest: u32,
-    /// The gain that makes up for a literal.
-    literal_gain: u32,
-    /// A match of at least this length is taken at once.
-    long_enough: u32,
-}
-
-const QUICK: Rule = Rule { shortest: 4, literal_gain: 3, long_enough: 64 };
-const THOROUGH: Rule = Rule { shortest: MIN_MATCH, literal_gain: 4, long_enough: 128 };
+/// The gain that makes up for a literal.
+const LITERAL_GAIN: u32 = 3;
+/// A match of at least this length is taken at once.
+const LONG_ENOUGH: u32 = 128;
 
 /// How many positions the quick parse looks ahead.
 const QUICK_LAZY: usize = 2;
@@ -98,7 +60,7 @@ const QUICK_LAZY: usize = 2;
 const LITERAL_BITS: u32 = 7;
 const MATCH_BITS: u32 = 6;
 
-/// A match of three bytes at an offset that is not cheap is only taken up to this distance.
+/// A match of three bytes at an offset that is not recent is only taken up to this distance.
 const NEAR_REACH: u32 = 1 << 8;
 
 /// Parses a chunk.
@@ -147,8 +109,7 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
         &mut self,
         pos: usize,
         end: usize,
-        cheap: [u32; RECENT],
-        shortest: u32,
+        recent: &Recent,
         least: u32,
     ) -> RatedMatch {
         if let Some(bytes) = self.bytes_at(pos + AHEAD) {
@@ -157,18 +118,18 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
         let bytes = read64(self.data, pos);
         let reach = (pos - self.window_start) as u32;
         let mut best = RatedMatch { gain: least, ..RatedMatch::NONE };
-        // The cheap offsets first: the more they gain, the fewer candidates need to be compared.
-        for offset in cheap {
-            if offset.wrapping_sub(1) < reach && self.repeats(bytes, pos, offset, shortest) {
+        // The recent offsets first: the more they gain, the fewer candidates need to be compared.
+        for offset in recent.0 {
+            if offset.wrapping_sub(1) < reach && self.repeats(bytes, pos, offset) {
                 let length = self.length(bytes, pos, offset, end);
-                if length >= shortest && 4 * length > best.gain {
+                if length >= MIN_MATCH && 4 * length > best.gain {
                     best = RatedMatch { length, offset, gain: 4 * length };
                 }
             }
         }
         if let Some(near) = &mut self.near {
             let [offset] = near.exchange(bytes, pos);
-            if offset.wrapping_sub(1) < reach && self.repeats(bytes, pos, offset, MIN_MATCH) {
+            if offset.wrapping_sub(1) < reach && self.repeats(bytes, pos, offset) {
                 let length = self.length(bytes, pos, offset, end);
                 let gain = gain(length, offset);
                 let is_short = length < MIN_MATCH || (length == MIN_MATCH && offset > NEAR_REACH);
@@ -214,10 +175,10 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
         best
     }
 
-    /// Whether three or four bytes at `pos`, where `bytes` stand, equal those `offset` before.
+    /// Whether as many bytes as a match has at least, at `pos`, where `bytes` stand, equal those `offset` before.
     #[inline(always)]
-    fn repeats(&self, bytes: u64, pos: usize, offset: u32, count: u32) -> bool {
-        (read32(self.data, pos - offset as usize) ^ bytes as u32) << (32 - 8 * count) == 0
+    fn repeats(&self, bytes: u64, pos: usize, offset: u32) -> bool {
+        (read32(self.data, pos - offset as usize) ^ bytes as u32) << (32 - 8 * MIN_MATCH) == 0
     }
 
     /// The length of the match at `pos`, where `bytes` stand.
@@ -270,13 +231,10 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
     ) {
         let Self { data, window_start, .. } = *self;
         let last = range.end.min((data.len() + 1).saturating_sub(LOOKAHEAD));
-        let Rule { shortest, literal_gain, long_enough } =
-            if IS_THOROUGH { THOROUGH } else { QUICK };
-        let mut earlier = Earlier::<IS_THOROUGH>(Recent([0; RECENT]));
+        let mut recent = Recent([0; RECENT]);
         let (mut pos, mut anchor) = (range.start, range.start);
         while pos < last {
-            let mut found =
-                self.find::<P>(pos, range.end, earlier.cheap(pos == anchor), shortest, 0);
+            let mut found = self.find::<P>(pos, range.end, &recent, 0);
             if found.length == 0 {
                 let next = pos + 1 + ((pos - anchor) >> SKIP_LOG);
                 self.enter::<P>(pos + 1, next.min(last));
@@ -285,11 +243,10 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
             }
             let (mut start, mut tried) = (pos, pos);
             let mut until = start + found.patience::<IS_THOROUGH>();
-            while tried < until && tried + 1 < last && found.length < long_enough {
+            while tried < until && tried + 1 < last && found.length < LONG_ENOUGH {
                 tried += 1;
-                let least = found.gain + 1 + literal_gain * (tried - start) as u32;
-                let better =
-                    self.find::<P>(tried, range.end, earlier.cheap(false), shortest, least);
+                let least = found.gain + 1 + LITERAL_GAIN * (tried - start) as u32;
+                let better = self.find::<P>(tried, range.end, &recent, least);
                 if better.length > 0 {
                     (found, start) = (better, tried);
                     until = start + found.patience::<IS_THOROUGH>();
@@ -300,7 +257,9 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
             start -= before;
             found.length += before as u32;
             matches.push(Match { start: start as u32, length: found.length, offset: found.offset });
-            earlier.take(found.offset);
+            if !recent.0.contains(&found.offset) {
+                recent.push(found.offset);
+            }
             pos = start + found.length as usize;
             anchor = pos;
             self.enter::<P>(tried + 1, pos.min(last));
