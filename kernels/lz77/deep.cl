@@ -30,17 +30,17 @@
 #define LANE_BYTES 64u
 // The number of literals after which the step between positions grows by one, as a logarithm.
 #define SKIP_LOG 6
-// The shortest match, the gain that makes up for a literal, the length from which on to try no further positions, and how
-// many to try otherwise. A short match at the near offset is only taken up to NEAR_REACH.
+// The shortest match, the gain that makes up for a literal, how many positions to try after one with a match, and the
+// length from which on to try none. A short match at the near offset is only taken up to NEAR_REACH.
 #define MIN_MATCH 3u
 #define LITERAL_GAIN 3
-#define LONG_ENOUGH 128u
 #if THOROUGH
+#define LONG_ENOUGH 128u
+#else
+#define LONG_ENOUGH 64u
+#endif
 #define PATIENCE(f) ((4u * (f).length - (uint)(f).gain + 6u) / 7u)
 #define NEAR_REACH (1u << 8)
-#else
-#define PATIENCE(f) 2u
-#endif
 
 typedef struct {
     uint length, offset;

@@ -47,8 +47,12 @@ const SKIP_LOG = 6u;
 // short match at the near offset is only taken up to NEAR_REACH.
 const MIN_MATCH = 3u;
 const LITERAL_GAIN = 3i;
-const LONG_ENOUGH = 128u;
 const NEAR_REACH = 1u << 8u;
+// @pz_if THOROUGH
+const LONG_ENOUGH = 128u;
+// @pz_else
+const LONG_ENOUGH = 64u;
+// @pz_end
 
 struct Found {
     length: u32,
@@ -58,11 +62,7 @@ struct Found {
 
 // How many positions to try after one with this match.
 fn patience(f: Found) -> u32 {
-// @pz_if THOROUGH
     return (4u * f.length - u32(f.gain) + 6u) / 7u;
-// @pz_else
-    return 2u;
-// @pz_end
 }
 
 // Whether `count` bytes, 3 or 4, at `at` equal those `offset` before; not if that is 0.

@@ -3,10 +3,10 @@
 //! The parse goes through a segment from its start. The possible matches of a position are those at the three offsets that
 //! the decoder will know as recent, that of its nearest candidate by a hash of three bytes if the parse is thorough, and
 //! those of its candidates in a bucket. The best is that of highest gain, the first of equals in this order. At the first
-//! position with a match, the parse also looks at some further positions, one after the other: two, or as many as the match
-//! is worth if the parse is thorough. A later match replaces the best so far if its gain is higher by more than one, plus
-//! three for each literal that would be added. The remaining match is extended backward over the literals before it and
-//! taken, and the search continues after it. A segment begins without offsets of earlier matches.
+//! position with a match, the parse also looks at some further positions, one after the other. A later match replaces the
+//! best so far if its gain is higher by more than one, plus three for each literal that would be added. The remaining match
+//! is extended backward over the literals before it and taken, and the search continues after it. A segment begins without
+//! offsets of earlier matches.
 
 use super::buckets::{Buckets, Rings};
 use super::candidates::{LOOKAHEAD, Table, common_length, common_length_before, read32, read64};
@@ -34,10 +34,7 @@ impl RatedMatch {
     /// How many positions to look ahead. If literals cost more than this match, it is better to take it, and then what it
     /// leaves of a later match. This is less than the match's length, so no position is searched twice.
     #[inline(always)]
-    fn patience<const IS_THOROUGH: bool>(self) -> usize {
-        if !IS_THOROUGH {
-            return QUICK_LAZY;
-        }
+    fn patience(self) -> usize {
         let offset_bits = 4 * self.length - self.gain;
         ((offset_bits + MATCH_BITS) / LITERAL_BITS) as usize
     }
@@ -50,13 +47,11 @@ const SKIP_LOG: u32 = 6;
 
 /// The gain that makes up for a literal.
 const LITERAL_GAIN: u32 = 3;
-/// A match of at least this length is taken at once.
-const LONG_ENOUGH: u32 = 128;
+/// A match of at least this length is taken at once, by the quick parse and by the thorough one. The quick one has longer
+/// segments, which would otherwise take more steps than software devices allow.
+const LONG_ENOUGH: [u32; 2] = [64, 128];
 
-/// How many positions the quick parse looks ahead.
-const QUICK_LAZY: usize = 2;
-
-/// Bits of a literal, and bits of a match beside those of its offset: they limit how far the thorough parse looks ahead.
+/// Bits of a literal, and bits of a match beside those of its offset: they limit how far the parse looks ahead.
 const LITERAL_BITS: u32 = 7;
 const MATCH_BITS: u32 = 6;
 
@@ -64,21 +59,21 @@ const MATCH_BITS: u32 = 6;
 const NEAR_REACH: u32 = 1 << 8;
 
 /// Parses a chunk.
-pub(crate) struct Deep<'a, B, const IS_THOROUGH: bool> {
+pub(crate) struct Deep<'a, B> {
     chunk: Chunk<'a>,
     buckets: &'a mut B,
     /// For a thorough parse.
     near: Option<&'a mut Near>,
 }
 
-impl<'a, B, const IS_THOROUGH: bool> Deep<'a, B, IS_THOROUGH> {
+impl<'a, B> Deep<'a, B> {
     pub(crate) fn new(chunk: Chunk<'a>, buckets: &'a mut B, near: Option<&'a mut Near>) -> Self {
         Self { chunk, buckets, near }
     }
 }
 
-impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32, const IS_THOROUGH: bool>
-    Task for Deep<'_, Buckets<G, S, BYTES, BITS>, IS_THOROUGH>
+impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32> Task
+    for Deep<'_, Buckets<G, S, BYTES, BITS>>
 {
     #[inline(always)]
     fn run<P: Probe>(self) {
@@ -86,7 +81,7 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32, const IS
         let Chunk { block: data, window_start, out, .. } = self.chunk;
         let mut parse = Parse { rings: self.buckets.open(), near: self.near, data, window_start };
         for segment in segments {
-            parse.segment::<P, IS_THOROUGH>(segment, out);
+            parse.segment::<P>(segment, out);
         }
     }
 }
@@ -224,12 +219,9 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
     ///
     /// On data without matches, the step between positions grows by one every `1 << SKIP_LOG` literals.
     #[inline(always)]
-    fn segment<P: Probe, const IS_THOROUGH: bool>(
-        &mut self,
-        range: Range<usize>,
-        matches: &mut Vec<Match>,
-    ) {
+    fn segment<P: Probe>(&mut self, range: Range<usize>, matches: &mut Vec<Match>) {
         let Self { data, window_start, .. } = *self;
+        let long_enough = LONG_ENOUGH[usize::from(self.near.is_some())];
         let last = range.end.min((data.len() + 1).saturating_sub(LOOKAHEAD));
         let mut recent = Recent([0; RECENT]);
         let (mut pos, mut anchor) = (range.start, range.start);
@@ -242,14 +234,14 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
                 continue;
             }
             let (mut start, mut tried) = (pos, pos);
-            let mut until = start + found.patience::<IS_THOROUGH>();
-            while tried < until && tried + 1 < last && found.length < LONG_ENOUGH {
+            let mut until = start + found.patience();
+            while tried < until && tried + 1 < last && found.length < long_enough {
                 tried += 1;
                 let least = found.gain + 1 + LITERAL_GAIN * (tried - start) as u32;
                 let better = self.find::<P>(tried, range.end, &recent, least);
                 if better.length > 0 {
                     (found, start) = (better, tried);
-                    until = start + found.patience::<IS_THOROUGH>();
+                    until = start + found.patience();
                 }
             }
             let from = start - found.offset as usize;

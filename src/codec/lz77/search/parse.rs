@@ -168,11 +168,11 @@ impl Parser {
             }
             Search::Lazy32 => {
                 let table = self.lazy32.get_or_insert_default();
-                self.backend.run(Deep::<_, false>::new(part, table, None));
+                self.backend.run(Deep::new(part, table, None));
             }
             Search::Lazy64 => {
                 let (table, near) = self.lazy64.get_or_insert_default();
-                self.backend.run(Deep::<_, true>::new(part, table, Some(near)));
+                self.backend.run(Deep::new(part, table, Some(near)));
             }
             Search::Optimal(effort) => {
                 let optimal = self.optimal.get_or_insert_default();
