@@ -8,8 +8,8 @@
 //!    Programs get places instead of distances in their calls, if [calls](programs) of one function are frequent.
 //! 2. The entropy of the bytes of that half, filtered, ranks the candidates of these widths.
 //! 3. The codec encodes 1/64 of the block without a filter, with the best few candidates, and with those that a header
-//!    [suggests](super::hints). If the first is no help at all, the block stays as it is. If one is a great help, one of the
-//!    fastest codecs takes it, unless many numbers [repeat](repeats) others that samples do not reach.
+//!    [suggests](super::hints). If the first is no help at all, the block stays as it is. If one saves a ninth, the fastest
+//!    codecs take it at once, unless many numbers of the block [repeat](repeats) others that samples do not reach.
 //!    Blocks whose elements seem to have few values also get [lists](listed) of these, and bytes and words that seem to lie
 //!    in [rows] differences between these.
 //! 4. The codec encodes 1/32 of the block without a filter, with the best candidate, and, for LZ77, with planes of bits
@@ -56,8 +56,9 @@ const LARGE: Sample = Sample { part: 32, least: 1 << 16 };
 const QUARTER: Sample = Sample { part: 4, least: 1 << 16 };
 /// Pieces of such a sample: many, because few would not show how different the parts of a block are.
 const PIECES: usize = 16;
-/// Candidates that the codec tries, besides those of headers, and that one of the fastest codecs tries.
+/// Candidates that a codec tries, besides those of headers.
 const MAX_TRIED: usize = 3;
+/// The same for the fastest codecs.
 const MAX_TRIED_FAST: usize = 2;
 
 /// A chain that reaches no farther suffers little where a piece begins.
@@ -68,7 +69,7 @@ const MAX_IGNORED: usize = 64;
 pub(crate) struct CodecTraits {
     /// It has tables for each part of a block.
     pub has_tables: bool,
-    /// It is among the fastest.
+    /// It is one of the fastest, for which choosing must be fast too.
     pub is_fast: bool,
 }
 

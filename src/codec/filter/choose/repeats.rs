@@ -5,16 +5,16 @@ use crate::codec::{OutOfMemory, reserve};
 
 /// Places whose repetition is looked for.
 const PLACES: usize = 512;
-/// We look for repetitions of other units in the middle of a block, in one part of so many.
+/// Repetitions of other units are looked for in one part of so many, in the middle of a block.
 const PART: usize = 8;
 /// Bytes of such a repetition.
 const LEN: usize = 32;
-/// For those of numbers it is a smaller part, but not fewer bytes than this.
+/// Repetitions of numbers are looked for in one part of so many, but not in fewer bytes than this.
 const NUMBERS_PART: usize = 16;
 const NUMBERS_LEAST: usize = 1 << 16;
 /// Numbers, and fields of records, begin at multiples of this many bytes.
 const NUMBERS_ALIGNMENT: usize = 4;
-/// Repetitions in so many bytes show in the shortest sample too.
+/// Repetitions in so many bytes show in samples too.
 const NEAR: usize = 1 << 14;
 /// Base-2 logarithm of the number of entries in the table that finds a place by a hash of its bytes.
 const LOG: u32 = 13;
@@ -65,7 +65,7 @@ fn hash(bytes: u64) -> usize {
     (bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LOG)) as usize
 }
 
-/// The middle of a block of `all` bytes.
+/// `len` bytes in the middle of a block of `all`.
 fn middle(all: usize, len: usize) -> std::ops::Range<usize> {
     let from = (all - len) / 2 / NUMBERS_ALIGNMENT * NUMBERS_ALIGNMENT;
     from..from + len
@@ -90,7 +90,7 @@ pub(super) fn without_repeats(bytes: usize, contents: &[u8]) -> Result<usize, Ou
     Ok((bytes as u64 * left as u64 / PLACES as u64) as usize)
 }
 
-/// Whether many numbers of `contents` are the same as others that are too far away for a short sample to hold both.
+/// Whether many numbers of `contents` are the same as others that are too far away for a sample to hold both.
 pub(super) fn come_from_afar(contents: &[u8]) -> Result<bool, OutOfMemory> {
     let len = (contents.len() / NUMBERS_PART).max(NUMBERS_LEAST);
     if contents.len() < 2 * len {
@@ -138,8 +138,8 @@ mod tests {
             let contents: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
             come_from_afar(&contents).unwrap()
         };
-        assert!(of(8000), "a short sample holds few of them twice");
-        assert!(!of(50), "a short sample holds each of them often");
+        assert!(of(8000), "a sample holds few of them twice");
+        assert!(!of(50), "a sample holds each of them often");
         assert!(!come_from_afar(&noise(1, 1 << 20, 256)).unwrap(), "none comes again");
         assert!(!come_from_afar(&vec![7; 1 << 20]).unwrap());
     }
