@@ -269,6 +269,11 @@ impl FilterChain {
         self.stages().any(|stage| matches!(stage, Stage::Dictionary { .. }))
     }
 
+    /// Whether a stage transposes bytes or bits.
+    fn has_transposition(&self) -> bool {
+        self.stages().any(Stage::is_transposition)
+    }
+
     /// The most bytes from an element to another that its value depends on.
     pub(crate) fn reach(&self) -> usize {
         let of = |stage| match stage {

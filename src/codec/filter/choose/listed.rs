@@ -1,9 +1,9 @@
 //! Samples of blocks whose units have lists of their values.
 //!
 //! A piece of a block would have a list of its own, much longer for its length than that of a unit. So the values of one whole
-//! unit are listed, and pieces are taken of the places in that list. Few of them would meet a short
-//! list, so lists are encoded apart from them. For a codec that works on whole blocks, the values of all units are listed: its
-//! contexts reach from one unit to another.
+//! unit are listed, and pieces are taken of the places in that list. Few of them would meet a short list, so lists are encoded
+//! apart from them. For a codec that works on whole blocks, the values of all units are listed: its contexts reach from one
+//! unit to another.
 
 use super::super::{FilterChain, Stage, UNIT_LOG, dictionary};
 use super::{Chooser, PARTS, PIECES, Sample, Shape, apply};
@@ -144,8 +144,7 @@ impl Chooser {
         let all = std::mem::take(&mut self.listed.places);
         let piece_len = share(all.len(), sample.piece_len(block_len)) / PARTS * PARTS;
         // In a transposed unit the planes of places are far apart, so that each has tables of its own.
-        let has_planes = stages[1..].iter().any(|stage| stage.is_transposition());
-        let planes = if has_planes { 2 } else { 1 };
+        let planes = if chain.has_transposition() { 2 } else { 1 };
         let parts =
             (self.parts * all.len() / contents_len).clamp(planes.min(self.parts), self.parts);
         // Tables that reach beyond the places have zeros of the list.

@@ -333,20 +333,20 @@ impl Chooser {
         sample: Sample,
         size: &mut impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
     ) -> Result<usize, OutOfMemory> {
-        if let Some(chain) = chain.filter(|chain| chain.has_dictionary()) {
-            let bytes = self.encoded_with_lists(chain, contents.len(), sample, size)?;
-            return Ok(bytes.unwrap_or(usize::MAX / 8));
-        }
-        let len = sample.len(contents.len());
-        let shape = Shape {
-            piece_len: sample.piece_len(contents.len()),
-            parts: self.parts,
-            part_len: len / self.parts,
+        let len = contents.len();
+        let bytes = match chain.filter(|chain| chain.has_dictionary()) {
+            Some(chain) => self.encoded_with_lists(chain, len, sample, size)?,
+            None => {
+                let (piece_len, part_len) = (sample.piece_len(len), sample.len(len) / self.parts);
+                let shape = Shape { piece_len, parts: self.parts, part_len };
+                self.encoded_pieces(chain, contents, shape, size)?
+            }
         };
-        Ok(self.encoded_pieces(chain, contents, shape, size)?.unwrap_or(usize::MAX / 8))
+        Ok(bytes.unwrap_or(usize::MAX / 8))
     }
 
-    /// Bytes that pieces of `contents` of this shape take with `chain`. `None` if the chain does not fit one.
+    /// Bytes that the codec takes for pieces of `contents`, each filtered with `chain`, in a sample of this shape. `None` if
+    /// the chain does not fit one of them.
     fn encoded_pieces(
         &mut self,
         chain: Option<&FilterChain>,
@@ -359,8 +359,7 @@ impl Chooser {
         reserve(&mut self.sample, parts * part_len)?;
         self.sample.clear();
         self.sample.resize(parts * part_len, 0);
-        let has_planes =
-            chain.is_some_and(|chain| chain.stages().any(|stage| stage.is_transposition()));
+        let has_planes = chain.is_some_and(FilterChain::has_transposition);
         for (i, place) in places(contents.len(), PIECES, piece_len).enumerate() {
             let mut piece = &contents[place.clone()];
             if let Some(chain) = chain {

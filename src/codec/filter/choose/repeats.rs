@@ -1,4 +1,4 @@
-//! How much of a block repeats what is far away, which pieces of it do not show.
+//! How much of a block repeats what is far away. Pieces of the block do not show that.
 
 use super::UNIT_LOG;
 use crate::codec::{OutOfMemory, reserve};
@@ -19,7 +19,7 @@ const NEAR: usize = 1 << 14;
 /// Base-2 logarithm of the number of entries in the table that finds a place by a hash of its bytes.
 const LOG: u32 = 13;
 
-/// Places of a block that are found by the eight bytes that lie there.
+/// Places all over a block, each found by the eight bytes that begin there.
 struct Places<'a> {
     contents: &'a [u8],
     /// Bytes from one place to the next.

@@ -47,8 +47,8 @@ const SKIP_LOG: u32 = 6;
 
 /// The gain that makes up for a literal.
 const LITERAL_GAIN: u32 = 3;
-/// A match of at least this length is taken at once, by the quick parse and by the thorough one. The quick one has longer
-/// segments, which would otherwise take more steps than software devices allow.
+/// From this length on, the quick parse takes a match at once, and from this one on the thorough parse. The quick one has
+/// longer segments, which would otherwise take more steps than software devices allow.
 const LONG_ENOUGH: [u32; 2] = [64, 128];
 
 /// Bits of a literal, and bits of a match beside those of its offset: they limit how far the parse looks ahead.
@@ -249,9 +249,7 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
             start -= before;
             found.length += before as u32;
             matches.push(Match { start: start as u32, length: found.length, offset: found.offset });
-            if !recent.0.contains(&found.offset) {
-                recent.push(found.offset);
-            }
+            recent.record(found.offset);
             pos = start + found.length as usize;
             anchor = pos;
             self.enter::<P>(tried + 1, pos.min(last));

@@ -268,9 +268,7 @@ impl Arrival {
             PathState { run: before.run + 1, ..before }
         } else {
             let mut recent = states[i - self.length as usize].recent;
-            if !recent.0.contains(&self.offset) {
-                recent.push(self.offset);
-            }
+            recent.record(self.offset);
             PathState { recent, run: 0 }
         }
     }

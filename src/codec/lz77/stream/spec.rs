@@ -184,11 +184,13 @@ impl Recent {
         }
     }
 
-    /// Puts an explicit offset in front.
+    /// Puts the offset in front, if it is explicit.
     #[inline(always)]
-    pub(crate) fn push(&mut self, offset: u32) {
-        let [a, b, _] = self.0;
-        self.0 = [offset, a, b];
+    pub(crate) fn record(&mut self, offset: u32) {
+        let [a, b, c] = self.0;
+        if ![a, b, c].contains(&offset) {
+            self.0 = [offset, a, b];
+        }
     }
 }
 
