@@ -1,7 +1,8 @@
 // The deep lazy parse of LZ77: takes the best of many candidates, unless a position soon after has a better one. The
-// rule is that of the module codec::lz77::deep; `entries` comes from lz77/sort, and `found` from lz77/link. First each
-// lane checks one candidate, at the bytes that show soonest whether it can beat the best match so far, and compares it
-// if so. Then all lanes continue matches of LANE_BYTES and more.
+// rule is that of the module codec::lz77::deep; `entries` comes from lz77/sort, and `found` from lz77/link. Lanes compare the
+// bytes at the recent offsets first, each at one, and then those at the candidates of the position. A lane checks the bytes
+// that show soonest whether its match can beat the best so far, and compares the others if so. Then all lanes continue
+// matches of LANE_BYTES and more.
 //
 // The thorough variant also has `near`, from lz77/latest: the distance of each position's nearest candidate by a hash of
 // three bytes, 0 for none.
@@ -23,7 +24,7 @@
 //   local_mem: 256
 // }
 // @pz_import lz77_segment
-#define COMPARED 4u
+#define COMPARED 2u
 // @pz_import lz77_common_length
 
 // Bytes that a lane compares by itself.
@@ -64,65 +65,22 @@ inline bool repeats(Segment s, uint at, uint offset, uint count) {
     return offset != 0 && difference(s, (int)at, offset) << (32u - 8u * count) == 0u;
 }
 
-// The best match of a position, if its gain is more than `least`; otherwise one whose gain is not.
-inline Found best_at(Team team, Segment s, __global const uint2 *entries, __global const uint *found,
-#if THOROUGH
-                     __global const uint *near,
-#endif
-                     uint at, Known known, int least) {
-    Found best = {0, 0, 0};
-    uint row = team_uniform(team, found[at]);
-    for (uint i = 0; i < 3; i++) {
-        uint offset = known.offsets[i];
-        bool is_equal = repeats(s, at, offset, MIN_MATCH);
-        if (IF_ANY(is_equal)) {
-            uint length = extended(team, s, at, offset, 0, is_equal);
-            if (length >= MIN_MATCH && 4 * (int)length > best.gain) {
-                best.length = length;
-                best.offset = offset;
-                best.gain = 4 * (int)length;
-            }
-        }
-    }
-#if THOROUGH
-    uint nearest = team_uniform(team, near[at]);
-    bool is_near = repeats(s, at, nearest, nearest <= NEAR_REACH ? 3u : 4u);
-    if (IF_ANY(is_near)) {
-        uint length = extended(team, s, at, nearest, 0, is_near);
-        int gain = 4 * (int)length - (int)(31u - clz(nearest + 3u));
-        if ((length >= 4 || (length == 3 && nearest <= NEAR_REACH)) && gain > best.gain) {
-            best.length = length;
-            best.offset = nearest;
-            best.gain = gain;
-        }
-    }
-#endif
-    uint index = row & 0xffffffu;
-    uint hash = row != 0 ? entries[index].x : 0;
-    bool more = row != 0;
-    for (uint first = 0; first < CANDIDATES && more; first += 32) {
-        uint k = first + team.lane;
-        uint offset = 0;
-        bool same = false;
-        if (k < CANDIDATES && k < index) {
-            uint2 other = entries[index - 1 - k];
-            same = (other.x ^ hash) >> 16 == 0;
-            uint distance = at - other.y;
-            if (((other.x ^ hash) & SAME) == 0 && distance <= at - s.window_start) offset = distance;
-        }
-        // Entries of the same hash are adjacent.
-        more = team_any(team, same && team.lane == 31);
-        // The shortest length that gains more than the best so far; a match must be at least this long.
-        uint bits = 31u - clz(offset + 3u);
-        uint needed = max(((uint)max(best.gain, least) + bits) / 4u + 1u, 4u);
-        bool open = offset != 0 && at + needed <= s.end;
-        if (open) open = difference(s, (int)(at + needed) - 4, offset) == 0u;
+// The better of `best` and the lanes' matches. A lane's match is at `offset` before, 0 for none, which takes `bits`; it has
+// at least `shortest` bytes, and a gain of more than `least`. The first lane's match is the best of equals.
+inline Found best_of_lanes(Team team, Segment s, uint at, uint offset, uint bits, uint shortest, Found best, int least) {
+    // The shortest length that gains enough.
+    uint needed = max(((uint)max(best.gain, least) + bits) / 4u + 1u, shortest);
+    bool open = offset != 0 && at + needed <= s.end;
+    // The last four bytes of such a match, or all three.
+    if (open) open = difference(s, (int)(at + max(needed, 4u)) - 4, offset) << (needed == 3u ? 8u : 0u) == 0u;
+    bool is_close = open;
+    bool any = team_any(team, open);
+    if (IF_ANY(any)) {
         uint n = 0;
-        bool is_close = open;
         while (open && n < LANE_BYTES) {
             uint equal = common_length(s.contents, s.words, at + n, offset);
             n += equal;
-            open = equal == 16u && at + n < s.end;
+            open = equal == 4u * COMPARED && at + n < s.end;
         }
         uint length = is_close ? min(n, s.end - at) : 0;
         uint rest = team_ballot(team, open);
@@ -132,22 +90,61 @@ inline Found best_at(Team team, Segment s, __global const uint2 *entries, __glob
             uint whole = extended(team, s, at, team_broadcast(team, offset, lead), LANE_BYTES, true);
             if (team.lane == lead) length = whole;
         }
-        uint key = 0;
-        if (length >= 5 || (length == 4 && offset < 1u << 13)) {
-            int gain = 4 * (int)length - (int)bits;
-            if (gain > 0) key = (uint)gain << 7 | (127u - k);
-        }
-        uint most = team_max(team, key);
-        if (IF_ANY((int)(most >> 7) > best.gain)) {
-            uint lead = 127u - (most & 127u) - first;
+        uint gain = 4u * length - bits;
+        uint most = team_max(team, length >= needed ? gain << 5 | (31u - team.lane) : 0);
+        if (IF_ANY(most != 0)) {
+            uint lead = 31u - (most & 31u);
             uint its_length = team_shuffle(team, length, lead);
             uint its_offset = team_shuffle(team, offset, lead);
-            if ((int)(most >> 7) > best.gain) {
-                best.gain = (int)(most >> 7);
+            if (most != 0) {
                 best.length = its_length;
                 best.offset = its_offset;
+                best.gain = (int)(most >> 5);
             }
         }
+    }
+    return best;
+}
+
+// The best match of a position, if its gain is more than `least`; otherwise one without gain.
+inline Found best_at(Team team, Segment s, __global const uint2 *entries, __global const uint *found,
+#if THOROUGH
+                     __global const uint *near,
+#endif
+                     uint at, Known known, int least) {
+    uint row = team_uniform(team, found[at]);
+    uint index = row & 0xffffffu;
+    uint hash = row != 0 ? entries[index].x : 0;
+    // The lane's candidate: loaded early, because entries are far from each other.
+    uint2 other = entries[max(index, team.lane + 1u) - 1u - team.lane];
+    // First, one lane compares the bytes at each recent offset.
+    uint offset = 0, bits = 0, shortest = MIN_MATCH;
+    for (uint i = 0; i < 3; i++)
+        if (team.lane == i) offset = known.offsets[i];
+#if THOROUGH
+    if (team.lane == 3) {
+        offset = near[at];
+        bits = 31u - clz(offset + 3u);
+        shortest = offset <= NEAR_REACH ? 3u : 4u;
+    }
+#endif
+    Found best = {0, 0, 0};
+    best = best_of_lanes(team, s, at, offset, bits, shortest, best, least);
+    bool more = row != 0;
+    for (uint first = 0; first < CANDIDATES && more; first += 32) {
+        uint k = first + team.lane;
+        offset = 0;
+        bool same = false;
+        if (k < CANDIDATES && k < index) {
+            if (first != 0) other = entries[index - 1 - k];
+            same = (other.x ^ hash) >> 16 == 0;
+            uint distance = at - other.y;
+            if (((other.x ^ hash) & SAME) == 0 && distance <= at - s.window_start) offset = distance;
+        }
+        bits = 31u - clz(offset + 3u);
+        best = best_of_lanes(team, s, at, offset, bits, offset < 1u << 13 ? 4u : 5u, best, least);
+        // Entries of the same hash are adjacent.
+        more = team_any(team, same && team.lane == 31);
     }
     return best;
 }

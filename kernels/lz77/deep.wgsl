@@ -1,7 +1,8 @@
 // The deep lazy parse of LZ77: takes the best of many candidates, unless a position soon after has a better one. The
-// rule is that of the module codec::lz77::deep; `entries` comes from lz77/sort, and `found` from lz77/link. First each
-// lane checks one candidate, at the bytes that show soonest whether it can beat the best match so far, and compares it
-// if so. Then all lanes continue matches of LANE_BYTES and more.
+// rule is that of the module codec::lz77::deep; `entries` comes from lz77/sort, and `found` from lz77/link. Lanes compare the
+// bytes at the recent offsets first, each at one, and then those at the candidates of the position. A lane checks the bytes
+// that show soonest whether its match can beat the best so far, and compares the others if so. Then all lanes continue
+// matches of LANE_BYTES and more.
 //
 // The thorough variant also has `near`, from lz77/latest: the distance of each position's nearest candidate by a hash of
 // three bytes, 0 for none.
@@ -24,7 +25,7 @@
 // }
 // @pz_import lz77_segment
 // @pz_import lz77_common_length
-const COMPARED = 4u;
+const COMPARED = 2u;
 
 @group(0) @binding(0) var<storage, read> jobs: array<u32>;
 @group(0) @binding(1) var<storage, read> contents: array<u32>;
@@ -73,98 +74,96 @@ fn repeats(at: u32, offset: u32, count: u32) -> bool {
     return difference(i32(at), offset) << (32u - 8u * count) == 0u;
 }
 
-// The better of a match and the one at a recent offset, 0 for none.
-fn with_recent(match_so_far: Found, at: u32, offset: u32) -> Found {
-    if team_uniform(u32(repeats(at, offset, MIN_MATCH))) != 0u {
-        let length = extended(at, offset, 0u, true);
-        if length >= MIN_MATCH && 4i * i32(length) > match_so_far.gain {
-            return Found(length, offset, 4i * i32(length));
+// The better of `best` and the lanes' matches. A lane's match is at `offset` before, 0 for none, which takes `bits`; it has
+// at least `shortest` bytes, and a gain of more than `least`. The first lane's match is the best of equals.
+fn best_of_lanes(at: u32, offset: u32, bits: u32, shortest: u32, best: Found, least: i32) -> Found {
+    // The shortest length that gains enough.
+    let needed = max((u32(max(best.gain, least)) + bits) / 4u + 1u, shortest);
+    var open = offset != 0u && at + needed <= end;
+    if open {
+        // The last four bytes of such a match, or all three.
+        let differ = difference(i32(at + max(needed, 4u)) - 4i, offset);
+        open = differ << select(0u, 8u, needed == 3u) == 0u;
+    }
+    let is_close = open;
+    if team_uniform(u32(team_any(open))) == 0u {
+        return best;
+    }
+    var n = 0u;
+    while open && n < LANE_BYTES {
+        let equal = common_length(at + n, offset);
+        n += equal;
+        open = equal == 4u * COMPARED && at + n < end;
+    }
+    var length = select(0u, min(n, end - at), is_close);
+    var rest = team_ballot(open);
+    loop {
+        if team_uniform(rest) == 0u {
+            break;
+        }
+        let lead = countTrailingZeros(rest);
+        rest &= rest - 1u;
+        let whole = extended(at, team_broadcast(offset, lead), LANE_BYTES, true);
+        if lane == lead {
+            length = whole;
         }
     }
-    return match_so_far;
+    let gain = 4u * length - bits;
+    let most = team_max(select(0u, gain << 5u | (31u - lane), length >= needed));
+    if team_uniform(most) == 0u {
+        return best;
+    }
+    let lead = 31u - (most & 31u);
+    return Found(team_shuffle(length, lead), team_shuffle(offset, lead), i32(most >> 5u));
 }
 
-// The best match of a position, if its gain is more than `least`; otherwise one whose gain is not. The offsets
-// `known` (0 for none) are those that a decoder will know as recent.
+// The best match of a position, if its gain is more than `least`; otherwise one without gain. The offsets `known` (0 for
+// none) are those that a decoder will know as recent.
 fn best_at(at: u32, known: vec3<u32>, least: i32) -> Found {
-    var best = Found(0u, 0u, 0i);
     let slot_start = from_word * 4u;
     let row = found[slot_start + at];
-    best = with_recent(best, at, known.x);
-    best = with_recent(best, at, known.y);
-    best = with_recent(best, at, known.z);
+    let index = row & 0xffffffu;
+    let hash = entries[slot_start + index].x;
+    // The lane's candidate: loaded early, because entries are far from each other.
+    var other = entries[slot_start + max(index, lane + 1u) - 1u - lane];
+    // First, one lane compares the bytes at each recent offset.
+    var offset = 0u;
+    if lane < 3u {
+        offset = known[lane];
+    }
+    var bits = 0u;
+    var shortest = MIN_MATCH;
 // @pz_if THOROUGH
-    let nearest = near[slot_start + at];
-    if team_uniform(u32(repeats(at, nearest, select(4u, 3u, nearest <= NEAR_REACH)))) != 0u {
-        let length = extended(at, nearest, 0u, true);
-        let gain = 4i * i32(length) - i32(firstLeadingBit(nearest + 3u));
-        if (length >= 4u || (length == 3u && nearest <= NEAR_REACH)) && gain > best.gain {
-            best = Found(length, nearest, gain);
-        }
+    if lane == 3u {
+        offset = near[slot_start + at];
+        bits = firstLeadingBit(offset + 3u);
+        shortest = select(4u, 3u, offset <= NEAR_REACH);
     }
 // @pz_end
+    var best = best_of_lanes(at, offset, bits, shortest, Found(0u, 0u, 0i), least);
     if team_uniform(row) == 0u {
         return best;
     }
-    let index = row & 0xffffffu;
-    let hash = entries[slot_start + index].x;
     var first = 0u;
     loop {
         if team_uniform(first) >= CANDIDATES {
             break;
         }
         let k = first + lane;
-        var offset = 0u;
+        offset = 0u;
         var same = false;
         if k < min(CANDIDATES, index) {
-            let other = entries[slot_start + index - 1u - k];
+            if first != 0u {
+                other = entries[slot_start + index - 1u - k];
+            }
             same = (other.x ^ hash) >> 16u == 0u;
             let distance = at - other.y;
             if ((other.x ^ hash) & SAME) == 0u && distance <= at - window_start {
                 offset = distance;
             }
         }
-        // The shortest length that gains more than the best so far; a match must be at least this long.
-        let bits = firstLeadingBit(offset + 3u);
-        let needed = max((u32(max(best.gain, least)) + bits) / 4u + 1u, 4u);
-        var open = offset != 0u && at + needed <= end;
-        if open {
-            open = difference(i32(at + needed) - 4i, offset) == 0u;
-        }
-        var n = 0u;
-        let is_close = open;
-        while open && n < LANE_BYTES {
-            let equal = common_length(at + n, offset);
-            n += equal;
-            open = equal == 16u && at + n < end;
-        }
-        var length = select(0u, min(n, end - at), is_close);
-        var rest = team_ballot(open);
-        loop {
-            if team_uniform(rest) == 0u {
-                break;
-            }
-            let lead = countTrailingZeros(rest);
-            rest &= rest - 1u;
-            let whole = extended(at, team_broadcast(offset, lead), LANE_BYTES, true);
-            if lane == lead {
-                length = whole;
-            }
-        }
-        var key = 0u;
-        if length >= 5u || (length == 4u && offset < 1u << 13u) {
-            let gain = 4i * i32(length) - i32(bits);
-            if gain > 0i {
-                key = u32(gain) << 7u | (127u - k);
-            }
-        }
-        let most = team_max(key);
-        let lead = 127u - (most & 127u) - first;
-        let its_length = team_shuffle(length, lead);
-        let its_offset = team_shuffle(offset, lead);
-        if i32(most >> 7u) > best.gain {
-            best = Found(its_length, its_offset, i32(most >> 7u));
-        }
+        bits = firstLeadingBit(offset + 3u);
+        best = best_of_lanes(at, offset, bits, select(5u, 4u, offset < 1u << 13u), best, least);
         // Entries of the same hash are adjacent.
         if !team_any(same && lane == 31u) {
             break;
