@@ -8,7 +8,7 @@
 // because a match takes at least three bytes. An entry has two words: the start in the segment plus length << 16, and
 // the offset.
 //
-// Constants: SEGMENT_LOG, at most 15; LANES, 4, 8, 16 or 32.
+// Segments have 1 << segment_log bytes, and segment_log is at most 15. Constant: LANES, 4, 8, 16 or 32.
 // @pz_import team
 // @pz_import lz77_words
 
@@ -43,7 +43,7 @@ typedef struct {
 
 inline Segment segment_start(
     Team t, __global const uint *jobs, __global const uint *contents, __global uint2 *matches, uint slot, uint segments,
-    uint blocks, uint window_log
+    uint blocks, uint window_log, uint segment_log
 ) {
     Segment s;
     s.lane = t.lane & (LANES - 1u);
@@ -55,11 +55,11 @@ inline Segment segment_start(
     uint len = jobs[(size_t)s.block * 8];
     s.words = slot >> 2;
     s.contents = contents + (size_t)s.block * s.words;
-    s.start = s.number << SEGMENT_LOG;
-    s.end = min(s.start + (1u << SEGMENT_LOG), len);
+    s.start = s.number << segment_log;
+    s.end = min(s.start + (1u << segment_log), len);
     s.window_start = s.start >> window_log << window_log;
     s.last = s.exists ? min(s.end, len < 8u ? 0u : len - 7u) : 0u;
-    s.list = matches + ((size_t)s.block * (slot >> 3) + ((size_t)s.number << (SEGMENT_LOG - 3))) * 3;
+    s.list = matches + ((size_t)s.block * (slot >> 3) + ((size_t)s.number << (segment_log - 3))) * 3;
     return s;
 }
 

@@ -8,8 +8,8 @@
 // because a match takes at least three bytes. An entry has two words: the start in the segment plus length << 16, and
 // the offset.
 //
-// A file that imports this binds jobs, contents, matches and match_counts. Constants: SEGMENT_LOG, at most 15; LANES,
-// 4, 8, 16 or 32; WIDE, whether LANES is 32.
+// A file that imports this binds jobs, contents, matches and match_counts. Segments have 1 << segment_log bytes, and
+// segment_log is at most 15. Constants: LANES, 4, 8, 16 or 32; WIDE, whether LANES is 32.
 // @pz_import team
 // @pz_import lz77_words
 
@@ -18,6 +18,7 @@ struct Args {
     segments: u32,
     blocks: u32,
     window_log: u32,
+    segment_log: u32,
 }
 
 var<immediate> args: Args;
@@ -54,10 +55,10 @@ fn segment_start(local_index: u32, workgroup_index: u32) -> u32 {
     let len = jobs[block * 8u];
     block_words = args.slot >> 2u;
     from_word = block * block_words;
-    list = (block * (args.slot >> 3u) + (number << (SEGMENT_LOG - 3u))) * 3u;
+    list = (block * (args.slot >> 3u) + (number << (args.segment_log - 3u))) * 3u;
     count_word = block * (args.slot >> 8u) + number;
-    start = number << SEGMENT_LOG;
-    end = min(start + (1u << SEGMENT_LOG), len);
+    start = number << args.segment_log;
+    end = min(start + (1u << args.segment_log), len);
     window_start = start >> args.window_log << args.window_log;
     last = select(0u, min(end, max(len, 7u) - 7u), exists);
     count = 0u;

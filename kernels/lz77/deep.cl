@@ -155,9 +155,9 @@ __kernel void deep(__global const uint *jobs, __global const uint *contents, __g
                    __global const uint *near,
 #endif
                    __global uint2 *matches, __global uint *match_counts, uint slot, uint segments, uint blocks,
-                   uint window_log) {
+                   uint window_log, uint segment_log) {
     TEAM_START(team);
-    Segment s = segment_start(team, jobs, contents, matches, slot, segments, blocks, window_log);
+    Segment s = segment_start(team, jobs, contents, matches, slot, segments, blocks, window_log, segment_log);
     PARSE_STATE(s);
     entries += (size_t)s.block * slot;
     found += (size_t)s.block * slot;

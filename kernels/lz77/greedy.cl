@@ -15,9 +15,10 @@
 
 __kernel void greedy(__global const uint *restrict jobs, __global const uint *restrict contents,
                      __global const uint *restrict found, __global uint2 *restrict matches,
-                     __global uint *restrict match_counts, uint slot, uint segments, uint blocks, uint window_log) {
+                     __global uint *restrict match_counts, uint slot, uint segments, uint blocks, uint window_log,
+                     uint segment_log) {
     TEAM_START(team);
-    Segment s = segment_start(team, jobs, contents, matches, slot, segments, blocks, window_log);
+    Segment s = segment_start(team, jobs, contents, matches, slot, segments, blocks, window_log, segment_log);
     PARSE_STATE(s);
     found += (size_t)s.block * slot;
 

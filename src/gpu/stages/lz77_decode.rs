@@ -331,8 +331,9 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         return Ok(plan);
     }
     let work = shape.blocks * per_block;
-    // Where compute units have several teams each, they share the work equally.
-    let is_ordered = turns == 1 && !are_few(work);
+    // Where compute units have several teams each, they share the work equally. Devices whose teams are workgroups compile
+    // slowly: always to order the chunks saves them a second variant of the kernel.
+    let is_ordered = turns == 1 && (limits.teams == Teams::Local || !are_few(work));
     let mut buffers = vec![contents, payload, results, chunks, tables];
     if is_ordered {
         let threads = ORDER_THREADS.min(1 << limits.max_workgroup.ilog2());

@@ -336,7 +336,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     let method = Method::of(params.search)?;
     let Method { kernel, entry, ref found, lazy } = method;
     let mut buffers = vec![plan.buffer(kernel, "jobs")?, plan.buffer(kernel, "contents")?];
-    let mut defines = vec![("SEGMENT_LOG", params.segment_log.into())];
+    let mut defines = Vec::new();
     let is_deep = entry == "deep";
     for (number, &HashMatches { hash, places, rows }) in found.iter().enumerate() {
         let of = if is_deep || number > 0 { kernel } else { kernel_of_latest(hash) };
@@ -380,7 +380,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
         entry,
         defines,
         buffers,
-        args: vec![slot, segments, blocks, params.window_log.into()],
+        args: vec![slot, segments, blocks, params.window_log.into(), params.segment_log.into()],
         groups: (blocks * segments).div_ceil(threads / lanes),
         threads,
     }));
