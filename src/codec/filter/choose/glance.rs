@@ -79,21 +79,27 @@ pub(super) fn candidates(bytes: &[u8], widths: &[u8]) -> Vec<FilterChain> {
                 add(&[Stage::Delta { width: 1, order: 1, stride }]);
             }
             // Pixels, and sound of 24 bits.
+            let [pixel, colour] = [3, 1].map(|stride| Stage::Delta { width: 1, order: 1, stride });
             let transpose = Stage::Transpose { width: 3 };
+            add(&[pixel, colour]);
             add(&[transpose]);
-            add(&[Stage::Delta { width: 1, order: 1, stride: 3 }, transpose]);
+            add(&[pixel, transpose]);
             continue;
         }
         let transpose = Stage::Transpose { width };
         let zigzag = Stage::Zigzag { width };
         add(&[transpose]);
         add(&[Stage::Rotate { width, bits: 1 }, transpose]);
-        add(&[Stage::Xor { width, stride: 1 }, transpose]);
         for stride in [1, 2, 3, 4] {
             add(&[Stage::Delta { width, order: 1, stride }, zigzag, transpose]);
         }
         for stride in [1, 2] {
             add(&[Stage::Delta { width, order: 2, stride }, zigzag, transpose]);
+        }
+        // Two channels of sound that are much alike.
+        let signed = Stage::ZigzagDelta { width, order: 1, stride: 1 };
+        for order in [1, 2] {
+            add(&[Stage::Delta { width, order, stride: 2 }, signed, transpose]);
         }
         // Pixels with a channel that never changes.
         add(&[Stage::Delta { width: 1, order: 1, stride: width.into() }, transpose]);
@@ -105,7 +111,7 @@ pub(super) fn candidates(bytes: &[u8], widths: &[u8]) -> Vec<FilterChain> {
             };
             add(&[decimal, transpose]);
             add(&[decimal, zigzag, transpose]);
-            add(&[decimal, Stage::ZigzagDelta { width, order: 1, stride: 1 }, transpose]);
+            add(&[decimal, signed, transpose]);
         }
     }
     if let Some(width) = record_width(bytes) {

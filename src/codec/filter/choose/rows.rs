@@ -25,11 +25,15 @@ pub(super) fn chains(contents: &[u8], width: u8) -> Vec<FilterChain> {
     let delta = |stride| Stage::Delta { width, order: 1, stride };
     let signed = |stride| Stage::ZigzagDelta { width, order: 1, stride };
     let (zigzag, transpose) = (Stage::Zigzag { width }, Stage::Transpose { width });
-    let chains: [&[Stage]; 2] = match width {
-        1 => [&[delta(row)], &[delta(row), delta(pixel)]],
-        _ => [&[delta(row), zigzag, transpose], &[delta(row), signed(pixel), transpose]],
+    let chains: &[&[Stage]] = match width {
+        // The colours of a pixel are alike, too.
+        1 if pixel > 1 => {
+            &[&[delta(row)], &[delta(row), delta(pixel)], &[delta(row), delta(pixel), delta(1)]]
+        }
+        1 => &[&[delta(row)], &[delta(row), delta(pixel)]],
+        _ => &[&[delta(row), zigzag, transpose], &[delta(row), signed(pixel), transpose]],
     };
-    chains.into_iter().filter_map(FilterChain::new).collect()
+    chains.iter().filter_map(|stages| FilterChain::new(stages)).collect()
 }
 
 /// The distances of elements that are most alike: of near ones, and of those a row apart.
