@@ -189,8 +189,12 @@ fn choose_filter(
     let mut tried = std::mem::take(&mut scratch.trial);
     let (hints, codec) = (&recipe.hints, recipe.codec.first());
     let traits = match codec {
-        Codec::Lz77(params) => CodecTraits { has_tables: true, is_fast: !params.fse },
-        _ => CodecTraits { has_tables: false, is_fast: false },
+        Codec::Lz77(params) => CodecTraits {
+            has_tables: true,
+            is_fast: !params.fse,
+            has_matches: params.search != lz77::Search::None,
+        },
+        _ => CodecTraits { has_tables: false, is_fast: false, has_matches: true },
     };
     let chosen = chooser.choose(contents, hints, traits, |part| {
         reserve(&mut tried, payload_capacity(part.len()))?;

@@ -13,7 +13,7 @@
 //!    Blocks whose elements seem to have few values also get [lists](listed) of these, and bytes and words that seem to lie
 //!    in [rows] differences between these.
 //! 4. The codec encodes 1/32 of the block without a filter, with the best candidate, and, for LZ77, with planes of bits
-//!    instead of bytes where these look as good.
+//!    instead of bytes where these look as good and hide no repetitions.
 //! 5. A codec that works on whole blocks, such as the Burrows-Wheeler transform, encodes a quarter of the block with the
 //!    best and without a filter, unless the filter is far behind.
 //!
@@ -71,6 +71,8 @@ pub(crate) struct CodecTraits {
     pub has_tables: bool,
     /// It is one of the fastest, for which choosing must be fast too.
     pub is_fast: bool,
+    /// It takes bytes that repeat others as matches, which filters may break.
+    pub has_matches: bool,
 }
 
 /// Memory to choose with.
@@ -136,7 +138,7 @@ impl Chooser {
         &mut self,
         contents: &[u8],
         hints: &Hints,
-        CodecTraits { has_tables, is_fast }: CodecTraits,
+        CodecTraits { has_tables, is_fast, has_matches }: CodecTraits,
         mut size: impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
     ) -> Result<Option<FilterChain>, OutOfMemory> {
         if contents.len() < MIN_LEN {
@@ -200,8 +202,10 @@ impl Chooser {
         let mut large = self.encoded(Some(&chain), contents, LARGE, &mut size)?;
         if let Some(bits) = bits {
             let bytes = self.encoded(Some(&bits), contents, LARGE, &mut size)?;
-            // Samples flatter bits.
-            if bytes + bytes / 64 < large {
+            // Samples flatter bits, which hide what repeats bytes far away.
+            if bytes + bytes / 64 < large
+                && (!has_matches || bytes < repeats::without_far_bytes(large, contents)?)
+            {
                 (large, chain) = (bytes, bits);
             }
         }
@@ -212,9 +216,9 @@ impl Chooser {
         let lens = [SMALL, LARGE].map(|sample| sample.len(contents.len()));
         let filtered = expected([small, large], lens);
         let mut plain = expected([plain, large_plain], lens);
-        if chain.has_dictionary() {
+        if chain.has_dictionary() && has_matches {
             // Each unit has a list of its own, so the same bytes have other places there.
-            plain = repeats::without_repeats(plain, contents)?;
+            plain = repeats::without_other_units(plain, contents)?;
         }
         let helps = if has_tables || filtered > plain + plain / 8 {
             // A filter must be worth its time.

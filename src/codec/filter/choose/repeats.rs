@@ -5,7 +5,7 @@ use crate::codec::{OutOfMemory, reserve};
 
 /// Places whose repetition is looked for.
 const PLACES: usize = 512;
-/// Repetitions of other units are looked for in one part of so many, in the middle of a block.
+/// Long repetitions are looked for in one part of so many, in the middle of a block.
 const PART: usize = 8;
 /// Bytes of such a repetition.
 const LEN: usize = 32;
@@ -72,16 +72,32 @@ fn middle(all: usize, len: usize) -> std::ops::Range<usize> {
 }
 
 /// Pieces of `contents` take `bytes` bytes. Returns how many of these are left if what repeats another unit takes none.
-pub(super) fn without_repeats(bytes: usize, contents: &[u8]) -> Result<usize, OutOfMemory> {
+pub(super) fn without_other_units(bytes: usize, contents: &[u8]) -> Result<usize, OutOfMemory> {
     if contents.len() <= 1 << UNIT_LOG {
         return Ok(bytes);
     }
+    without_repeats(bytes, contents, |there, at| there >> UNIT_LOG != at >> UNIT_LOG)
+}
+
+/// Pieces of `contents` take `bytes` bytes. Returns how many of these are left if what repeats bytes far away takes none.
+pub(super) fn without_far_bytes(bytes: usize, contents: &[u8]) -> Result<usize, OutOfMemory> {
+    if contents.len() < 2 * NUMBERS_LEAST {
+        return Ok(bytes);
+    }
+    without_repeats(bytes, contents, |there, at| there.abs_diff(at) > NEAR)
+}
+
+/// What is left if bytes take none that repeat those of places that count.
+fn without_repeats(
+    bytes: usize,
+    contents: &[u8],
+    counts: impl Fn(usize, usize) -> bool,
+) -> Result<usize, OutOfMemory> {
     let mut places = Places::of(contents)?;
-    for at in middle(contents.len(), contents.len() / PART) {
+    for at in middle(contents.len(), contents.len() / PART).step_by(NUMBERS_ALIGNMENT) {
         let Some(place) = places.find(at) else { continue };
         let there = place * places.step;
-        let is_other_unit = there >> UNIT_LOG != at >> UNIT_LOG;
-        if is_other_unit && contents[there..there + LEN] == contents[at..at + LEN] {
+        if counts(there, at) && contents[there..there + LEN] == contents[at..at + LEN] {
             places.is_repeated[place] = true;
         }
     }
@@ -120,13 +136,21 @@ mod tests {
     #[test]
     fn repetitions_of_other_units_are_taken_off() {
         let new = noise(1, 2 << UNIT_LOG, 256);
-        assert_eq!(without_repeats(1000, &new).unwrap(), 1000);
+        assert_eq!(without_other_units(1000, &new).unwrap(), 1000);
         // Runs show in pieces.
-        assert_eq!(without_repeats(1000, &vec![7; 2 << UNIT_LOG]).unwrap(), 1000);
+        assert_eq!(without_other_units(1000, &vec![7; 2 << UNIT_LOG]).unwrap(), 1000);
         let again = new[..1 << 18].repeat(8);
-        assert!(without_repeats(1000, &again).unwrap() < 900);
+        assert!(without_other_units(1000, &again).unwrap() < 900);
         // One unit has one list.
-        assert_eq!(without_repeats(1000, &again[..1 << UNIT_LOG]).unwrap(), 1000);
+        assert_eq!(without_other_units(1000, &again[..1 << UNIT_LOG]).unwrap(), 1000);
+    }
+
+    #[test]
+    fn bytes_that_come_again_far_away_are_taken_off() {
+        let new = noise(1, 1 << 18, 256);
+        assert_eq!(without_far_bytes(1000, &new).unwrap(), 1000);
+        assert!(without_far_bytes(1000, &new[..1 << 17].repeat(2)).unwrap() < 900);
+        assert_eq!(without_far_bytes(1000, &new[..1 << 16]).unwrap(), 1000, "too short");
     }
 
     #[test]
