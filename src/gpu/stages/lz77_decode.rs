@@ -336,7 +336,7 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
     let is_ordered = turns == 1 && (limits.teams == Teams::Local || !are_few(work));
     let mut buffers = vec![contents, payload, results, chunks, tables];
     if is_ordered {
-        let threads = ORDER_THREADS.min(1 << limits.max_workgroup.ilog2());
+        let teams = (ORDER_THREADS.min(1 << limits.max_workgroup.ilog2()) / 32).max(1);
         let round = (in_group(work) * limits.compute_units).max(1);
         run(
             &LZ77_ORDER,
@@ -345,8 +345,8 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
             &[],
             &[chunks, order],
             &[work, max_chunks, per_block, stride, round],
-            threads / 32,
-            threads / 32,
+            teams,
+            teams,
         );
         buffers.push(order);
     }
