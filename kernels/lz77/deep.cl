@@ -65,14 +65,15 @@ inline bool repeats(Segment s, uint at, uint offset, uint count) {
     return offset != 0 && difference(s, (int)at, offset) << (32u - 8u * count) == 0u;
 }
 
-// The better of `best` and the lanes' matches. A lane's match is at `offset` before, 0 for none, which takes `bits`; it has
-// at least `shortest` bytes, and a gain of more than `least`. The first lane's match is the best of equals.
+// The better of `best` and the lanes' matches. Each lane tries the match `offset` bytes back, 0 for none, whose offset takes
+// `bits` bits. The match counts if it has at least `shortest` bytes and gains more than `least`. Of equal gains, that of the
+// first lane is taken.
 inline Found best_of_lanes(Team team, Segment s, uint at, uint offset, uint bits, uint shortest, Found best, int least) {
     // The shortest length that gains enough.
     uint needed = max(((uint)max(best.gain, least) + bits) / 4u + 1u, shortest);
-    bool open = offset != 0 && at + needed <= s.end;
     // The last four bytes of such a match, or all three.
-    if (open) open = difference(s, (int)(at + max(needed, 4u)) - 4, offset) << (needed == 3u ? 8u : 0u) == 0u;
+    uint probed = min(needed, 4u);
+    bool open = at + needed <= s.end && repeats(s, at + needed - probed, offset, probed);
     bool is_close = open;
     bool any = team_any(team, open);
     if (IF_ANY(any)) {
@@ -115,9 +116,9 @@ inline Found best_at(Team team, Segment s, __global const uint2 *entries, __glob
     uint row = team_uniform(team, found[at]);
     uint index = row & 0xffffffu;
     uint hash = row != 0 ? entries[index].x : 0;
-    // The lane's candidate: loaded early, because entries are far from each other.
+    // Each lane loads its candidate early: such loads take long.
     uint2 other = entries[max(index, team.lane + 1u) - 1u - team.lane];
-    // First, one lane compares the bytes at each recent offset.
+    // First, three lanes compare the bytes at one recent offset each.
     uint offset = 0, bits = 0, shortest = MIN_MATCH;
     for (uint i = 0; i < 3; i++)
         if (team.lane == i) offset = known.offsets[i];
@@ -128,8 +129,8 @@ inline Found best_at(Team team, Segment s, __global const uint2 *entries, __glob
         shortest = offset <= NEAR_REACH ? 3u : 4u;
     }
 #endif
-    Found best = {0, 0, 0};
-    best = best_of_lanes(team, s, at, offset, bits, shortest, best, least);
+    Found none = {0, 0, 0};
+    Found best = best_of_lanes(team, s, at, offset, bits, shortest, none, least);
     bool more = row != 0;
     for (uint first = 0; first < CANDIDATES && more; first += 32) {
         uint k = first + team.lane;

@@ -74,17 +74,15 @@ fn repeats(at: u32, offset: u32, count: u32) -> bool {
     return difference(i32(at), offset) << (32u - 8u * count) == 0u;
 }
 
-// The better of `best` and the lanes' matches. A lane's match is at `offset` before, 0 for none, which takes `bits`; it has
-// at least `shortest` bytes, and a gain of more than `least`. The first lane's match is the best of equals.
+// The better of `best` and the lanes' matches. Each lane tries the match `offset` bytes back, 0 for none, whose offset takes
+// `bits` bits. The match counts if it has at least `shortest` bytes and gains more than `least`. Of equal gains, that of the
+// first lane is taken.
 fn best_of_lanes(at: u32, offset: u32, bits: u32, shortest: u32, best: Found, least: i32) -> Found {
     // The shortest length that gains enough.
     let needed = max((u32(max(best.gain, least)) + bits) / 4u + 1u, shortest);
-    var open = offset != 0u && at + needed <= end;
-    if open {
-        // The last four bytes of such a match, or all three.
-        let differ = difference(i32(at + max(needed, 4u)) - 4i, offset);
-        open = differ << select(0u, 8u, needed == 3u) == 0u;
-    }
+    // The last four bytes of such a match, or all three.
+    let probed = min(needed, 4u);
+    var open = at + needed <= end && repeats(at + needed - probed, offset, probed);
     let is_close = open;
     if team_uniform(u32(team_any(open))) == 0u {
         return best;
@@ -124,9 +122,9 @@ fn best_at(at: u32, known: vec3<u32>, least: i32) -> Found {
     let row = found[slot_start + at];
     let index = row & 0xffffffu;
     let hash = entries[slot_start + index].x;
-    // The lane's candidate: loaded early, because entries are far from each other.
+    // Each lane loads its candidate early: such loads take long.
     var other = entries[slot_start + max(index, lane + 1u) - 1u - lane];
-    // First, one lane compares the bytes at each recent offset.
+    // First, three lanes compare the bytes at one recent offset each.
     var offset = 0u;
     if lane < 3u {
         offset = known[lane];

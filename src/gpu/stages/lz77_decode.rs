@@ -331,12 +331,12 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         return Ok(plan);
     }
     let work = shape.blocks * per_block;
-    // Where compute units have several teams each, they share the work equally. Devices whose teams are workgroups compile
-    // slowly: always to order the chunks saves them a second variant of the kernel.
+    // Where compute units have several teams each, an order of the chunks lets them share the work equally. A device whose
+    // teams are workgroups compiles slowly. It orders the chunks of small batches too, and so needs only one variant.
     let is_ordered = turns == 1 && (limits.teams == Teams::Local || !are_few(work));
     let mut buffers = vec![contents, payload, results, chunks, tables];
     if is_ordered {
-        let teams = (ORDER_THREADS.min(1 << limits.max_workgroup.ilog2()) / 32).max(1);
+        let of_order = (ORDER_THREADS.min(1 << limits.max_workgroup.ilog2()) / 32).max(1);
         let round = (in_group(work) * limits.compute_units).max(1);
         run(
             &LZ77_ORDER,
@@ -345,8 +345,8 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
             &[],
             &[chunks, order],
             &[work, max_chunks, per_block, stride, round],
-            teams,
-            teams,
+            of_order,
+            of_order,
         );
         buffers.push(order);
     }

@@ -71,7 +71,7 @@ pub(crate) struct CodecTraits {
     pub has_tables: bool,
     /// It is one of the fastest, for which choosing must be fast too.
     pub is_fast: bool,
-    /// It takes bytes that repeat others as matches, which filters may break.
+    /// It looks for matches. Filters may break these.
     pub has_matches: bool,
 }
 
@@ -202,7 +202,7 @@ impl Chooser {
         let mut large = self.encoded(Some(&chain), contents, LARGE, &mut size)?;
         if let Some(bits) = bits {
             let bytes = self.encoded(Some(&bits), contents, LARGE, &mut size)?;
-            // Samples flatter bits, which hide what repeats bytes far away.
+            // Samples flatter planes of bits, and do not show the far repetitions that these hide.
             if bytes + bytes / 64 < large
                 && (!has_matches || bytes < repeats::without_far_bytes(large, contents)?)
             {

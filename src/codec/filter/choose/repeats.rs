@@ -87,17 +87,18 @@ pub(super) fn without_far_bytes(bytes: usize, contents: &[u8]) -> Result<usize, 
     without_repeats(bytes, contents, |there, at| there.abs_diff(at) > NEAR)
 }
 
-/// What is left if bytes take none that repeat those of places that count.
+/// Pieces of `contents` take `bytes` bytes. Returns how many of these are left if repetitions that are `hidden` take none:
+/// it is given where the bytes are, and where they come again.
 fn without_repeats(
     bytes: usize,
     contents: &[u8],
-    counts: impl Fn(usize, usize) -> bool,
+    hidden: impl Fn(usize, usize) -> bool,
 ) -> Result<usize, OutOfMemory> {
     let mut places = Places::of(contents)?;
     for at in middle(contents.len(), contents.len() / PART).step_by(NUMBERS_ALIGNMENT) {
         let Some(place) = places.find(at) else { continue };
         let there = place * places.step;
-        if counts(there, at) && contents[there..there + LEN] == contents[at..at + LEN] {
+        if hidden(there, at) && contents[there..there + LEN] == contents[at..at + LEN] {
             places.is_repeated[place] = true;
         }
     }

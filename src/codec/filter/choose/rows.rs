@@ -25,14 +25,13 @@ pub(super) fn chains(contents: &[u8], width: u8) -> Vec<FilterChain> {
     let delta = |stride| Stage::Delta { width, order: 1, stride };
     let signed = |stride| Stage::ZigzagDelta { width, order: 1, stride };
     let (zigzag, transpose) = (Stage::Zigzag { width }, Stage::Transpose { width });
-    let chains: &[&[Stage]] = match width {
+    if width == 1 {
         // The colours of a pixel are alike, too.
-        1 if pixel > 1 => {
-            &[&[delta(row)], &[delta(row), delta(pixel)], &[delta(row), delta(pixel), delta(1)]]
-        }
-        1 => &[&[delta(row)], &[delta(row), delta(pixel)]],
-        _ => &[&[delta(row), zigzag, transpose], &[delta(row), signed(pixel), transpose]],
-    };
+        let stages = [delta(row), delta(pixel), delta(1)];
+        let most = if pixel > 1 { 3 } else { 2 };
+        return (1..=most).filter_map(|count| FilterChain::new(&stages[..count])).collect();
+    }
+    let chains = [[delta(row), zigzag, transpose], [delta(row), signed(pixel), transpose]];
     chains.iter().filter_map(|stages| FilterChain::new(stages)).collect()
 }
 
