@@ -104,9 +104,9 @@ fn at_any_moment() {
 fn what_killed_runs_left_is_removed_by_the_next() {
     let folder = Folder::new();
     let start = |name: &str| {
+        let known = folder.unfinished();
         let mut child = command(&folder, &["compress", "-o", name]);
         let mut child = child.stdin(Stdio::piped()).spawn().unwrap();
-        let known = folder.unfinished();
         child.stdin.as_mut().unwrap().write_all(b"contents").unwrap();
         wait_until("an unfinished output", || folder.unfinished().len() > known.len());
         let name = folder.unfinished().into_iter().find(|name| !known.contains(name)).unwrap();
