@@ -5,24 +5,23 @@ use super::probe::{Here, MAX_DISTANCE, Probe};
 use crate::codec::lz77::MAX_BLOCK;
 use crate::codec::{OutOfMemory, reserve, reserve_huge};
 
-/// A line of the cache.
-#[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
-
-/// Origins end here, so that a position with its origin fits into 24 bits.
+/// Origins end here, so that a position with its origin fits into the 24 bits that a tag leaves.
 const MAX_END: usize = MAX_BLOCK + 1;
 
-/// The most recent positions for each hash of `BYTES` bytes in `BITS` bits: `G * S / 4` of them.
-///
-/// Beside each position stands a *tag*, eight more bits of the hash. A position with another tag cannot match, and
-/// many tags are compared at a time, without fetching the bytes at those positions.
-///
-/// A bucket is a ring of entries in `G` groups of `S` bytes. A group lies in one line of the cache, so that entering a
-/// position touches one line only.
+/// Entries of a group.
+pub(crate) const ENTRIES: usize = 16;
+
+/// Entries that lie in one line of the cache, so that entering a position touches one line only. An entry is a position
+/// with its origin, and above it a *tag*, eight more bits of the hash: a position with another tag cannot match, and many
+/// are told apart at a time, without fetching the bytes there. 0 is an empty entry.
+#[derive(Clone, Copy, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+pub(crate) struct Group(pub [u32; ENTRIES]);
+
+/// The most recent positions for each hash of `BYTES` bytes in `BITS` bits: a ring of `G` groups.
 #[derive(Default)]
-pub(crate) struct Buckets<const G: usize, const S: usize, const BYTES: u32, const BITS: u32> {
-    lines: Vec<Line>,
+pub(crate) struct Buckets<const G: usize, const BYTES: u32, const BITS: u32> {
+    groups: Vec<[Group; G]>,
     /// Index of each bucket's most recent entry.
     heads: Vec<u8>,
     /// The origin of the present block: at least 1.
@@ -31,22 +30,21 @@ pub(crate) struct Buckets<const G: usize, const S: usize, const BYTES: u32, cons
     end: usize,
 }
 
-impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32> Buckets<G, S, BYTES, BITS> {
-    const LINES: usize = ((G * S) << BITS) / size_of::<Line>();
+impl<const G: usize, const BYTES: u32, const BITS: u32> Buckets<G, BYTES, BITS> {
     /// The table's size in bytes.
-    pub(crate) const MEMORY: u64 = ((G * S + 1) as u64) << BITS;
+    pub(crate) const MEMORY: u64 = (size_of::<[Group; G]>() as u64 + 1) << BITS;
 
     /// Allocates the table.
     pub(crate) fn reserve(&mut self) -> Result<(), OutOfMemory> {
-        reserve_huge(&mut self.lines, Self::LINES)?;
+        reserve_huge(&mut self.groups, 1 << BITS)?;
         reserve(&mut self.heads, 1 << BITS)
     }
 
     /// Prepares for a block of `len` bytes.
     pub(crate) fn start(&mut self, len: usize) {
         if self.heads.is_empty() || self.end + len > MAX_END {
-            self.lines.clear();
-            self.lines.resize(Self::LINES, Line([0; 64]));
+            self.groups.clear();
+            self.groups.resize(1 << BITS, bytemuck::Zeroable::zeroed());
             self.heads.clear();
             self.heads.resize(1 << BITS, 0);
             self.end = 1;
@@ -57,9 +55,9 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32> Buckets<
 
     /// The buckets, for the present block.
     #[inline(always)]
-    pub(crate) fn open(&mut self) -> Rings<'_, G, S, BYTES, BITS> {
+    pub(crate) fn open(&mut self) -> Rings<'_, G, BYTES, BITS> {
         Rings {
-            buckets: &mut bytemuck::cast_slice_mut(&mut self.lines)[..1 << BITS],
+            buckets: &mut self.groups[..1 << BITS],
             heads: &mut self.heads[..1 << BITS],
             origin: self.origin as u32,
         }
@@ -67,64 +65,60 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32> Buckets<
 }
 
 /// The buckets of [`Buckets`].
-pub(crate) struct Rings<'a, const G: usize, const S: usize, const BYTES: u32, const BITS: u32> {
-    buckets: &'a mut [[[u8; S]; G]],
+pub(crate) struct Rings<'a, const G: usize, const BYTES: u32, const BITS: u32> {
+    buckets: &'a mut [[Group; G]],
     heads: &'a mut [u8],
     origin: u32,
 }
 
-impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
-    Rings<'_, G, S, BYTES, BITS>
-{
-    /// Entries of a group.
-    const E: usize = S / 4;
+impl<const G: usize, const BYTES: u32, const BITS: u32> Rings<'_, G, BYTES, BITS> {
     /// Entries of a bucket.
-    const K: usize = G * Self::E;
+    const K: usize = G * ENTRIES;
 
-    /// The bucket and the tag of the bytes at a position.
+    /// The bucket of `pos`, where `bytes` stand, and its entry there.
     #[inline(always)]
-    fn hash(bytes: u64) -> (usize, u8) {
+    fn place(&self, bytes: u64, pos: usize) -> (usize, u32) {
         let x = product::<BYTES>(bytes);
-        ((x >> (64 - BITS)) as usize, (x >> (56 - BITS)) as u8)
+        let tag = ((x >> (32 - BITS)) as u32) & 0xff00_0000;
+        ((x >> (64 - BITS)) as usize, tag.wrapping_add(self.origin + pos as u32))
+    }
+
+    /// The bucket of a position where `bytes` stand.
+    #[inline(always)]
+    fn bucket(bytes: u64) -> usize {
+        (product::<BYTES>(bytes) >> (64 - BITS)) as usize
     }
 
     /// Enters `pos`, where `bytes` stand.
     #[inline(always)]
     pub(crate) fn enter(&mut self, bytes: u64, pos: usize) {
-        const { assert!(S.is_power_of_two() && Self::K <= 64 && 256 % Self::K == 0) }
-        let (bucket, tag) = Self::hash(bytes);
+        const { assert!(Self::K.is_power_of_two() && Self::K <= 64) }
+        let (bucket, entry) = self.place(bytes, pos);
         let head = &mut self.heads[bucket];
         *head = head.wrapping_sub(1);
         let i = usize::from(*head) % Self::K;
-        let group = &mut self.buckets[bucket][i / Self::E];
-        let i = i % Self::E;
-        let [a, b, c, _] = (self.origin + pos as u32).to_le_bytes();
-        group[2 * i] = a;
-        group[2 * i + 1] = b;
-        group[2 * Self::E + i] = c;
-        group[3 * Self::E + i] = tag;
+        self.buckets[bucket][i / ENTRIES].0[i % ENTRIES] = entry;
     }
 
     /// Begins to bring into the cache what [`enter`](Self::enter) will write for these bytes.
     #[inline(always)]
     pub(crate) fn prefetch_head<P: Probe>(&self, bytes: u64) {
-        let (bucket, _) = Self::hash(bytes);
+        let bucket = Self::bucket(bytes);
         let i = usize::from(self.heads[bucket].wrapping_sub(1)) % Self::K;
-        P::prefetch(&self.buckets[bucket][i / Self::E]);
+        P::prefetch(&self.buckets[bucket][i / ENTRIES]);
     }
 
     /// Begins to bring all that is kept for these bytes into the cache.
     #[inline(always)]
     pub(crate) fn prefetch<P: Probe>(&self, bytes: u64) {
-        let (bucket, _) = Self::hash(bytes);
-        for group in &self.buckets[bucket] {
+        for group in &self.buckets[Self::bucket(bytes)] {
             P::prefetch(group);
         }
     }
 
     /// The entries of a bucket with these bits, the most recent first.
     #[inline(always)]
-    fn in_order(&self, bucket: usize, bits: u64) -> Entries<'_, G, S> {
+    fn in_order(&self, bucket: usize, bits: u64) -> Entries<'_, G> {
         // Turn the bits so that bit i is the i-th most recent position.
         let head = u32::from(self.heads[bucket]) % Self::K as u32;
         let turned =
@@ -135,17 +129,13 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
     /// Rates the candidates of a position that has not been entered. Returns gain and distance of the best of those with
     /// less than eight equal bytes, if any is worth taking, and all that have eight, the most recent first.
     #[inline(always)]
-    pub(crate) fn rate<P: Probe>(
-        &self,
-        here: &Here<'_>,
-    ) -> (Option<(u32, u32)>, Entries<'_, G, S>) {
-        let (bucket, tag) = Self::hash(read64(here.data, here.pos));
-        let entry = self.origin + here.pos as u32;
+    pub(crate) fn rate<P: Probe>(&self, here: &Here<'_>) -> (Option<(u32, u32)>, Entries<'_, G>) {
+        let (bucket, entry) = self.place(read64(here.data, here.pos), here.pos);
         let (mut best, mut long) = (0, 0);
         for (g, group) in self.buckets[bucket].iter().enumerate() {
-            let (key, bits) = P::rate(here, entry, group, tag);
+            let (key, bits) = P::rate(here, entry, group);
             best = best.max(key);
-            long |= u64::from(bits) << (g * Self::E);
+            long |= u64::from(bits) << (g * ENTRIES);
         }
         let shorter = (best != 0).then(|| (best >> 24, MAX_DISTANCE - (best & MAX_DISTANCE)));
         (shorter, self.in_order(bucket, long))
@@ -154,13 +144,12 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
     /// The candidates in reach of a position that has not been entered, of those whose four bytes from the `at`-th on
     /// equal the position's: the most recent first. None if these bytes do not lie before the limit.
     #[inline(always)]
-    pub(crate) fn with_equal<P: Probe>(&self, here: &Here<'_>, at: usize) -> Entries<'_, G, S> {
-        let (bucket, tag) = Self::hash(read64(here.data, here.pos));
-        let entry = self.origin + here.pos as u32;
+    pub(crate) fn with_equal<P: Probe>(&self, here: &Here<'_>, at: usize) -> Entries<'_, G> {
+        let (bucket, entry) = self.place(read64(here.data, here.pos), here.pos);
         let mut equal = 0;
         if at + 4 <= here.limit {
             for (g, group) in self.buckets[bucket].iter().enumerate() {
-                equal |= u64::from(P::equal_fours(here, entry, group, tag, at)) << (g * Self::E);
+                equal |= u64::from(P::equal_fours(here, entry, group, at)) << (g * ENTRIES);
             }
         }
         self.in_order(bucket, equal)
@@ -168,14 +157,14 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
 }
 
 /// Some entries of a bucket: yields their positions, which are out of range for those of earlier blocks.
-pub(crate) struct Entries<'a, const G: usize, const S: usize> {
-    groups: &'a [[u8; S]; G],
+pub(crate) struct Entries<'a, const G: usize> {
+    groups: &'a [Group; G],
     bits: u64,
     head: u32,
     origin: u32,
 }
 
-impl<const G: usize, const S: usize> Iterator for Entries<'_, G, S> {
+impl<const G: usize> Iterator for Entries<'_, G> {
     type Item = u32;
 
     #[inline(always)]
@@ -183,12 +172,10 @@ impl<const G: usize, const S: usize> Iterator for Entries<'_, G, S> {
         if self.bits == 0 {
             return None;
         }
-        let e = S / 4;
-        let i = (self.bits.trailing_zeros() + self.head) as usize % (G * e);
+        let i = (self.bits.trailing_zeros() + self.head) as usize % (G * ENTRIES);
         self.bits &= self.bits - 1;
-        let (group, i) = (&self.groups[i / e], i % e);
-        let entry = u32::from_le_bytes([group[2 * i], group[2 * i + 1], group[2 * e + i], 0]);
-        Some(entry.wrapping_sub(self.origin))
+        let position = self.groups[i / ENTRIES].0[i % ENTRIES] & MAX_DISTANCE;
+        Some(position.wrapping_sub(self.origin))
     }
 }
 
@@ -199,7 +186,7 @@ mod tests {
     use crate::codec::lz77::search::parse::tests::samples;
     use crate::codec::lz77::search::probe::{Backend, FOUR_REACH, Task};
 
-    type Table<const G: usize> = Buckets<G, 64, 5, 8>;
+    type Table<const G: usize> = Buckets<G, 5, 8>;
 
     /// The earlier positions with the same tag among the `k` most recent ones with the same bucket, by a search.
     fn by_search(data: &[u8], pos: usize, k: usize) -> Vec<u32> {

@@ -72,9 +72,7 @@ impl<'a, B> Deep<'a, B> {
     }
 }
 
-impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32> Task
-    for Deep<'_, Buckets<G, S, BYTES, BITS>>
-{
+impl<const G: usize, const BYTES: u32, const BITS: u32> Task for Deep<'_, Buckets<G, BYTES, BITS>> {
     #[inline(always)]
     fn run<P: Probe>(self) {
         let segments = self.chunk.segments();
@@ -87,16 +85,14 @@ impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32> Task
 }
 
 /// A parse of segments of a block.
-struct Parse<'a, const G: usize, const S: usize, const BYTES: u32, const BITS: u32> {
-    rings: Rings<'a, G, S, BYTES, BITS>,
+struct Parse<'a, const G: usize, const BYTES: u32, const BITS: u32> {
+    rings: Rings<'a, G, BYTES, BITS>,
     near: Option<&'a mut Near>,
     data: &'a [u8],
     window_start: usize,
 }
 
-impl<const G: usize, const S: usize, const BYTES: u32, const BITS: u32>
-    Parse<'_, G, S, BYTES, BITS>
-{
+impl<const G: usize, const BYTES: u32, const BITS: u32> Parse<'_, G, BYTES, BITS> {
     /// Enters `pos` and returns its best match, which does not go beyond `end`, if its gain is more than `least`. Otherwise
     /// the result has length 0.
     #[inline(always)]

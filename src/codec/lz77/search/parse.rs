@@ -52,8 +52,8 @@ type GreedyLargeTable = Tagged<1, 6, 16>;
 type DoubleTable = Tagged<2, 6, 17>;
 type Lazy4Table = Tagged<4, 5, 17>;
 type Lazy8Table = Double4<8, 5, 17>;
-type Lazy32Table = Buckets<2, 64, 5, 16>;
-type Lazy64Table = Buckets<4, 64, 6, 16>;
+type Lazy32Table = Buckets<2, 5, 16>;
+type Lazy64Table = Buckets<4, 6, 16>;
 
 /// Finds the matches of blocks.
 pub(crate) struct Parser {

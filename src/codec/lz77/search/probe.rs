@@ -1,5 +1,6 @@
 //! Hashes many positions, and compares many positions or many matches of one position, at a time.
 
+use super::buckets::{ENTRIES, Group};
 use super::candidates::{LOOKAHEAD, common_length, following, product, read32, read64};
 
 /// Positions hashed, or distances compared, at a time.
@@ -23,21 +24,14 @@ pub(crate) trait Probe {
     /// Begins to bring a value into the cache, if the processor has an instruction for that.
     fn prefetch<T>(value: &T);
 
-    /// Rates the entries of a group that have this `tag` as candidates of a position, for which `entry` would be the
-    /// entry; those in the group are less. A group has `S / 4` entries: first the lower halves of all, then their higher
-    /// bytes, then the tags. Returns the greatest [`key`] of those with less than eight equal bytes (0 if none is worth
+    /// Rates the entries of a group as candidates of a position that would have `entry`, which is later than they are: those
+    /// of the same tag, in reach. Returns the greatest [`key`] of those with less than eight equal bytes (0 if none is worth
     /// taking), and a bit for each with eight.
-    fn rate<const S: usize>(here: &Here<'_>, entry: u32, group: &[u8; S], tag: u8) -> (u32, u32);
+    fn rate(here: &Here<'_>, entry: u32, group: &Group) -> (u32, u32);
 
-    /// A bit for each entry of a group that has this `tag` and is in reach, set if the four bytes from its `at`-th on
-    /// equal those of the position.
-    fn equal_fours<const S: usize>(
-        here: &Here<'_>,
-        entry: u32,
-        group: &[u8; S],
-        tag: u8,
-        at: usize,
-    ) -> u32;
+    /// A bit for each candidate among the entries of a group, as [`rate`](Self::rate) has them, set if the four bytes from
+    /// its `at`-th on equal those of the position.
+    fn equal_fours(here: &Here<'_>, entry: u32, group: &Group, at: usize) -> u32;
 
     /// Which distances, of `N` for each position, stay within the window: those of at most as many bytes as lie between
     /// the window's start and the position. `reach` is that number for the first position.
@@ -161,10 +155,10 @@ impl Probe for Portable {
     fn prefetch<T>(_: &T) {}
 
     #[inline(always)]
-    fn rate<const S: usize>(here: &Here<'_>, entry: u32, group: &[u8; S], tag: u8) -> (u32, u32) {
+    fn rate(here: &Here<'_>, entry: u32, group: &Group) -> (u32, u32) {
         let bytes = read64(here.data, here.pos);
         let (mut best, mut long) = (0, 0);
-        for (i, distance) in in_reach(here, entry, group, equal_tags(group, tag)) {
+        for (i, distance) in in_reach(here, entry, group) {
             let difference = read64(here.data, here.pos - distance as usize) ^ bytes;
             let length = (difference.trailing_zeros() / 8).min(here.limit as u32);
             long |= u32::from(length == 8) << i;
@@ -174,17 +168,10 @@ impl Probe for Portable {
     }
 
     #[inline(always)]
-    fn equal_fours<const S: usize>(
-        here: &Here<'_>,
-        entry: u32,
-        group: &[u8; S],
-        tag: u8,
-        at: usize,
-    ) -> u32 {
+    fn equal_fours(here: &Here<'_>, entry: u32, group: &Group, at: usize) -> u32 {
         let pos = here.pos + at;
         let bytes = read32(here.data, pos);
-        let entries = in_reach(here, entry, group, equal_tags(group, tag));
-        entries.fold(0, |equal, (i, distance)| {
+        in_reach(here, entry, group).fold(0, |equal, (i, distance)| {
             equal | u32::from(read32(here.data, pos - distance as usize) == bytes) << i
         })
     }
@@ -224,36 +211,20 @@ impl Probe for Portable {
     }
 }
 
-/// A bit for each of the last `S / 4` bytes of a group, set if it is `tag`.
+/// Index and distance of each of a group's entries that has the tag of `entry` and is in reach.
 #[inline(always)]
-fn equal_tags<const S: usize>(group: &[u8; S], tag: u8) -> u32 {
-    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-    let mut equal = 0;
-    for (i, tags) in group[S / 4 * 3..].as_chunks().0.iter().enumerate() {
-        let x = u64::from_le_bytes(*tags) ^ (u64::from(tag) * 0x0101_0101_0101_0101);
-        // The top bit of each zero byte, then these bits side by side.
-        let zero = !(((x & LOW) + LOW) | x | LOW) >> 7;
-        equal |= (zero.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * i);
+fn in_reach(here: &Here<'_>, entry: u32, group: &Group) -> impl Iterator<Item = (usize, u32)> {
+    let distances = group.0.map(|before| entry.wrapping_sub(before));
+    let mut bits = 0;
+    for (i, &distance) in distances.iter().enumerate() {
+        // Equal tags cancel out, others leave more than any reach.
+        bits |= u32::from(distance <= here.reach) << i;
     }
-    equal as u32
-}
-
-/// Index and distance of each of a group's entries that has its bit set in `bits` and is in reach.
-#[inline(always)]
-fn in_reach<const S: usize>(
-    here: &Here<'_>,
-    entry: u32,
-    group: &[u8; S],
-    mut bits: u32,
-) -> impl Iterator<Item = (usize, u32)> {
-    let e = S / 4;
-    let all = core::iter::from_fn(move || {
-        let i = (bits != 0).then_some(bits.trailing_zeros() as usize % e)?;
+    core::iter::from_fn(move || {
+        let i = (bits != 0).then_some(bits.trailing_zeros() as usize % ENTRIES)?;
         bits &= bits - 1;
-        let before = u32::from_le_bytes([group[2 * i], group[2 * i + 1], group[2 * e + i], 0]);
-        Some((i, entry.wrapping_sub(before)))
-    });
-    all.filter(|&(_, distance)| distance <= here.reach)
+        Some((i, distances[i]))
+    })
 }
 
 /// The hash of the first `BYTES` bytes: the upper half of [`product`].

@@ -1,6 +1,7 @@
 //! Hashes and comparisons with AVX2.
 
-use super::candidates::{common_length, factor, read32};
+use super::buckets::Group;
+use super::candidates::{common_length, factor, read32, read64};
 use super::probe::{BATCH, BATCH_BYTES, FOUR_REACH, Here, MAX_DISTANCE, Portable, Probe, Task};
 use core::arch::x86_64::*;
 use core::hint::select_unpredictable;
@@ -34,36 +35,25 @@ fn equal(a: &[u8; 32], b: &[u8; 32]) -> u32 {
     }
 }
 
-/// For each half of a group's entries: their distances from `entry`, and all bits set for those that have this tag and
-/// are no farther than `reach`. `None` if none has the tag.
+/// For each half of a group's entries: their distances from `entry`, and all bits set for those that have its tag and are
+/// no farther than `reach`. `None` if there are none.
 #[inline(always)]
-fn distances(group: &[u8; 64], tag: u8, entry: u32, reach: u32) -> Option<[(__m256i, __m256i); 2]> {
-    let (low, rest) = group.split_first_chunk::<32>()?;
-    let (high, tags) = rest.split_first_chunk::<16>()?;
-    let tags: &[u8; 16] = tags.first_chunk()?;
-    // SAFETY: see `Avx2`; the loads cover exactly the arrays.
+fn distances(group: &Group, entry: u32, reach: u32) -> Option<[(__m256i, __m256i); 2]> {
+    // SAFETY: see `Avx2`; the loads cover exactly the array.
     unsafe {
-        let tags = _mm_loadu_si128(tags.as_ptr().cast());
-        let tags = _mm_cmpeq_epi8(tags, _mm_set1_epi8(tag as i8));
-        if _mm_movemask_epi8(tags) == 0 {
-            return None;
-        }
-        let low = _mm256_loadu_si256(low.as_ptr().cast());
-        let high = _mm_loadu_si128(high.as_ptr().cast());
         let entry = _mm256_set1_epi32(entry as i32);
         let reach = _mm256_set1_epi32(reach as i32);
+        let group = group.0.as_ptr().cast();
         macro_rules! half {
-            ($low:expr, $high:expr, $tags:expr) => {{
-                let high = _mm256_slli_epi32::<16>(_mm256_cvtepu8_epi32($high));
-                let before = _mm256_or_si256(_mm256_cvtepu16_epi32($low), high);
-                let distance = _mm256_sub_epi32(entry, before);
-                let near = _mm256_cmpeq_epi32(_mm256_min_epu32(distance, reach), distance);
-                (distance, _mm256_and_si256(near, _mm256_cvtepi8_epi32($tags)))
+            ($entries:expr) => {{
+                // Equal tags cancel out, others leave more than any reach.
+                let distance = _mm256_sub_epi32(entry, _mm256_load_si256($entries));
+                (distance, _mm256_cmpeq_epi32(_mm256_min_epu32(distance, reach), distance))
             }};
         }
-        let first = half!(_mm256_castsi256_si128(low), high, tags);
-        let low = _mm256_extracti128_si256::<1>(low);
-        Some([first, half!(low, _mm_srli_si128::<8>(high), _mm_srli_si128::<8>(tags))])
+        let (first, second) = (half!(group), half!(group.add(1)));
+        let any = _mm256_or_si256(first.1, second.1);
+        (_mm256_testz_si256(any, any) == 0).then_some([first, second])
     }
 }
 
@@ -141,17 +131,13 @@ impl Probe for Avx2 {
     }
 
     #[inline(always)]
-    fn rate<const S: usize>(here: &Here<'_>, entry: u32, group: &[u8; S], tag: u8) -> (u32, u32) {
+    fn rate(here: &Here<'_>, entry: u32, group: &Group) -> (u32, u32) {
         let Here { data, pos, reach, limit } = *here;
-        let bytes = data.get(pos..).and_then(|d| d.first_chunk::<8>());
-        let (Ok(group), Some(bytes)) = (<&[u8; 64]>::try_from(&group[..]), bytes) else {
-            return Portable::rate(here, entry, group, tag);
-        };
+        let bytes = read64(data, pos);
         assert!(pos <= i32::MAX as usize && reach as usize <= pos);
-        let Some([first, second]) = distances(group, tag, entry, reach) else { return (0, 0) };
+        let Some([first, second]) = distances(group, entry, reach) else { return (0, 0) };
         // SAFETY: see `Avx2`. What is gathered are eight bytes up to `reach` before `pos`; those at `pos` exist.
         unsafe {
-            let bytes = u64::from_le_bytes(*bytes);
             // Macros, because closures would not be compiled for these instructions.
             macro_rules! all {
                 ($x:expr) => {
@@ -211,20 +197,11 @@ impl Probe for Avx2 {
     }
 
     #[inline(always)]
-    fn equal_fours<const S: usize>(
-        here: &Here<'_>,
-        entry: u32,
-        group: &[u8; S],
-        tag: u8,
-        at: usize,
-    ) -> u32 {
+    fn equal_fours(here: &Here<'_>, entry: u32, group: &Group, at: usize) -> u32 {
         let Here { data, pos, reach, .. } = *here;
-        let Ok(group) = <&[u8; 64]>::try_from(&group[..]) else {
-            return Portable::equal_fours(here, entry, group, tag, at);
-        };
         let bytes = read32(data, pos + at);
         assert!(pos + at <= i32::MAX as usize && reach as usize <= pos);
-        let Some([first, second]) = distances(group, tag, entry, reach) else { return 0 };
+        let Some([first, second]) = distances(group, entry, reach) else { return 0 };
         // SAFETY: see `Avx2`. What is gathered are four bytes up to `reach` before `pos + at`; those there exist.
         unsafe {
             let (bytes, zero) = (_mm256_set1_epi32(bytes as i32), _mm256_setzero_si256());
