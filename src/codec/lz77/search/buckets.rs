@@ -8,6 +8,9 @@ use crate::codec::{OutOfMemory, reserve, reserve_huge};
 /// Origins end here, so that a position with its origin fits into the 24 bits that a tag leaves.
 const MAX_END: usize = MAX_BLOCK + 1;
 
+/// The bits of an entry that are its position.
+const POSITION: u32 = (1 << 24) - 1;
+
 /// Entries of a group.
 pub(crate) const ENTRIES: usize = 16;
 
@@ -79,7 +82,7 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Rings<'_, G, BYTES, BITS
     #[inline(always)]
     fn place(&self, bytes: u64, pos: usize) -> (usize, u32) {
         let x = product::<BYTES>(bytes);
-        let tag = ((x >> (32 - BITS)) as u32) & 0xff00_0000;
+        let tag = (x >> (32 - BITS)) as u32 & !POSITION;
         ((x >> (64 - BITS)) as usize, tag.wrapping_add(self.origin + pos as u32))
     }
 
@@ -174,7 +177,7 @@ impl<const G: usize> Iterator for Entries<'_, G> {
         }
         let i = (self.bits.trailing_zeros() + self.head) as usize % (G * ENTRIES);
         self.bits &= self.bits - 1;
-        let position = self.groups[i / ENTRIES].0[i % ENTRIES] & MAX_DISTANCE;
+        let position = self.groups[i / ENTRIES].0[i % ENTRIES] & POSITION;
         Some(position.wrapping_sub(self.origin))
     }
 }
