@@ -332,13 +332,8 @@ mod signals {
                 drop(pipe);
                 let said = String::from_utf8(output.stderr).unwrap();
                 assert_eq!(output.status.signal(), Some(signal.as_raw()), "{said}");
-                // An interrupted compiler of a driver may print something, even random names that contain "pz"; the program
-                // does not.
-                let is_own = |line: &str| line.starts_with("pz:") || line.contains("panicked");
-                assert!(
-                    !said.lines().any(is_own),
-                    "{device}, {signal:?} after {moment} ms: {said}"
-                );
+                // An interrupted compiler of a driver may print something; the program does not.
+                assert!(!said.contains("pz"), "{device}, {signal:?} after {moment} ms: {said}");
                 assert!(!folder.has("out"));
                 if signal != Signal::KILL {
                     assert_eq!(folder.unfinished(), [""; 0], "{device}, {signal:?}, {moment} ms");

@@ -1,25 +1,12 @@
 //! Looks up many candidates for each position; those that do not match cost little. For the levels that search long.
 
 use super::candidates::{product, read64};
-use super::probe::{Here, MAX_DISTANCE, Probe};
-use crate::codec::lz77::MAX_BLOCK;
+use super::probe::{ENTRIES, Group, Here, MAX_DISTANCE, Probe};
+use super::tagged::MAX_END;
 use crate::codec::{OutOfMemory, reserve, reserve_huge};
-
-/// Origins end here, so that a position with its origin fits into the 24 bits that a tag leaves.
-const MAX_END: usize = MAX_BLOCK + 1;
 
 /// The bits of an entry that are its position.
 const POSITION: u32 = (1 << 24) - 1;
-
-/// Entries of a group.
-pub(crate) const ENTRIES: usize = 16;
-
-/// Entries that lie in one line of the cache, so that entering a position touches one line only. An entry is a position
-/// with its origin, and above it a *tag*, eight more bits of the hash: a position with another tag cannot match, and many
-/// are told apart at a time, without fetching the bytes there. 0 is an empty entry.
-#[derive(Clone, Copy, bytemuck::Zeroable)]
-#[repr(C, align(64))]
-pub(crate) struct Group(pub [u32; ENTRIES]);
 
 /// The most recent positions for each hash of `BYTES` bytes in `BITS` bits: a ring of `G` groups.
 #[derive(Default)]
@@ -81,9 +68,8 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Rings<'_, G, BYTES, BITS
     /// The bucket of `pos`, where `bytes` stand, and its entry there.
     #[inline(always)]
     fn place(&self, bytes: u64, pos: usize) -> (usize, u32) {
-        let x = product::<BYTES>(bytes);
-        let tag = (x >> (32 - BITS)) as u32 & !POSITION;
-        ((x >> (64 - BITS)) as usize, tag.wrapping_add(self.origin + pos as u32))
+        let tag = (product::<BYTES>(bytes) >> (32 - BITS)) as u32 & !POSITION;
+        (Self::bucket(bytes), tag.wrapping_add(self.origin + pos as u32))
     }
 
     /// The bucket of a position where `bytes` stand.
@@ -185,6 +171,7 @@ impl<const G: usize> Iterator for Entries<'_, G> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::lz77::MAX_BLOCK;
     use crate::codec::lz77::search::candidates::{LOOKAHEAD, common_length, read32};
     use crate::codec::lz77::search::parse::tests::samples;
     use crate::codec::lz77::search::probe::{Backend, FOUR_REACH, Task};

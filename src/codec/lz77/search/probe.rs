@@ -1,6 +1,5 @@
 //! Hashes many positions, and compares many positions or many matches of one position, at a time.
 
-use super::buckets::{ENTRIES, Group};
 use super::candidates::{LOOKAHEAD, common_length, following, product, read32, read64};
 
 /// Positions hashed, or distances compared, at a time.
@@ -24,13 +23,13 @@ pub(crate) trait Probe {
     /// Begins to bring a value into the cache, if the processor has an instruction for that.
     fn prefetch<T>(value: &T);
 
-    /// Rates the entries of a group as candidates of a position that would have `entry`, which is later than they are: those
-    /// of the same tag, in reach. Returns the greatest [`key`] of those with less than eight equal bytes (0 if none is worth
+    /// Rates the candidates in a group for a position that is later than all its entries, and whose own would be `entry`: the
+    /// entries that have the tag of `entry` and are in reach. Returns the greatest [`key`] of those with less than eight equal bytes (0 if none is worth
     /// taking), and a bit for each with eight.
     fn rate(here: &Here<'_>, entry: u32, group: &Group) -> (u32, u32);
 
-    /// A bit for each candidate among the entries of a group, as [`rate`](Self::rate) has them, set if the four bytes from
-    /// its `at`-th on equal those of the position.
+    /// A bit for each entry of a group, set if it is a candidate, as for [`rate`](Self::rate), and the four bytes from its
+    /// `at`-th on equal those of the position.
     fn equal_fours(here: &Here<'_>, entry: u32, group: &Group, at: usize) -> u32;
 
     /// Which distances, of `N` for each position, stay within the window: those of at most as many bytes as lie between
@@ -53,6 +52,19 @@ pub(crate) trait Probe {
         end: usize,
     ) -> (usize, [usize; N]);
 }
+
+/// Entries of a group.
+pub(crate) const ENTRIES: usize = 16;
+
+/// Earlier positions that may be candidates, in one line of the cache.
+///
+/// An entry is a position in the lower 24 bits and a *tag* in the upper eight, which are bits of the hash. A position with
+/// another tag cannot match. The distance between the entries of two positions is that of the positions if their tags are
+/// equal, and otherwise more than any reach: so many entries are told apart at a time, without fetching the bytes there. An
+/// empty entry is 0.
+#[derive(Clone, Copy, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+pub(crate) struct Group(pub [u32; ENTRIES]);
 
 /// A position whose candidates are rated.
 pub(crate) struct Here<'a> {
@@ -217,7 +229,6 @@ fn in_reach(here: &Here<'_>, entry: u32, group: &Group) -> impl Iterator<Item = 
     let distances = group.0.map(|before| entry.wrapping_sub(before));
     let mut bits = 0;
     for (i, &distance) in distances.iter().enumerate() {
-        // Equal tags cancel out, others leave more than any reach.
         bits |= u32::from(distance <= here.reach) << i;
     }
     core::iter::from_fn(move || {

@@ -1,8 +1,9 @@
 //! Hashes and comparisons with AVX2.
 
-use super::buckets::Group;
 use super::candidates::{common_length, factor, read32, read64};
-use super::probe::{BATCH, BATCH_BYTES, FOUR_REACH, Here, MAX_DISTANCE, Portable, Probe, Task};
+use super::probe::{
+    BATCH, BATCH_BYTES, FOUR_REACH, Group, Here, MAX_DISTANCE, Portable, Probe, Task,
+};
 use core::arch::x86_64::*;
 use core::hint::select_unpredictable;
 
@@ -46,7 +47,6 @@ fn distances(group: &Group, entry: u32, reach: u32) -> Option<[(__m256i, __m256i
         let group = group.0.as_ptr().cast();
         macro_rules! half {
             ($entries:expr) => {{
-                // Equal tags cancel out, others leave more than any reach.
                 let distance = _mm256_sub_epi32(entry, _mm256_load_si256($entries));
                 (distance, _mm256_cmpeq_epi32(_mm256_min_epu32(distance, reach), distance))
             }};

@@ -30,7 +30,7 @@ pub(crate) trait Lookup<const N: usize>: Default {
 const PAGE: u64 = 4096;
 
 /// Origins end here, so that a position with its origin fits into the 24 bits that a tag leaves.
-const MAX_END: usize = MAX_BLOCK + 1;
+pub(super) const MAX_END: usize = MAX_BLOCK + 1;
 
 /// The `K` most recent positions for each hash of `BYTES` bytes in `BITS` bits.
 ///
