@@ -16,9 +16,15 @@ pub(crate) trait Probe {
     /// The hashes of `BYTES` (5 to 8) bytes of the first [`BATCH`] positions, as [`hash`] gives them.
     fn hashes<const BYTES: u32>(bytes: &[u8; BATCH_BYTES]) -> [u32; BATCH];
 
-    /// Puts `entry` in front of a slot, drops the slot's last entry, and returns how much each entry that was there is
-    /// less than `entry`, modulo 2^32.
-    fn exchange<const K: usize>(slot: &mut [u32; K], entry: u32) -> [u32; K];
+    /// Enters the [`BATCH`] positions from `pos` on, one after the other, in the slots of their hashes, which the upper
+    /// `BITS` bits tell: [`exchange`] puts the [`entry`] of each into its slot. What it returns goes to the position's row,
+    /// from column `C` on.
+    fn exchange<const K: usize, const BITS: u32, const N: usize, const C: usize>(
+        slots: &mut [[u32; K]],
+        hashes: &[u32; BATCH],
+        pos: u32,
+        rows: &mut [[u32; N]; BATCH],
+    );
 
     /// Begins to bring a value into the cache, if the processor has an instruction for that.
     fn prefetch<T>(value: &T);
@@ -157,10 +163,16 @@ impl Probe for Portable {
     }
 
     #[inline(always)]
-    fn exchange<const K: usize>(slot: &mut [u32; K], entry: u32) -> [u32; K] {
-        let before = *slot;
-        *slot = core::array::from_fn(|i| if i == 0 { entry } else { before[i - 1] });
-        before.map(|before| entry.wrapping_sub(before))
+    fn exchange<const K: usize, const BITS: u32, const N: usize, const C: usize>(
+        slots: &mut [[u32; K]],
+        hashes: &[u32; BATCH],
+        pos: u32,
+        rows: &mut [[u32; N]; BATCH],
+    ) {
+        for ((row, &hash), pos) in rows.iter_mut().zip(hashes).zip(pos..) {
+            let slot = &mut slots[(hash >> (32 - BITS)) as usize];
+            row[C..C + K].copy_from_slice(&self::exchange(slot, entry(hash, pos)));
+        }
     }
 
     #[inline(always)]
@@ -221,6 +233,22 @@ impl Probe for Portable {
         let lengths = distances.map(|d| length(d as usize, d as usize <= reach));
         (length(recent, recent != 0), lengths)
     }
+}
+
+/// The entry for a position, given with its origin, where bytes with this hash stand: the tag, which is the lowest eight
+/// bits of the hash, in the upper eight bits, plus the position.
+#[inline(always)]
+pub(crate) fn entry(hash: u32, pos: u32) -> u32 {
+    (hash << 24).wrapping_add(pos)
+}
+
+/// Puts `entry` in front of a slot, drops the slot's last entry, and returns how much each entry that was there is less
+/// than `entry`, modulo 2^32.
+#[inline(always)]
+pub(crate) fn exchange<const K: usize>(slot: &mut [u32; K], entry: u32) -> [u32; K] {
+    let before = *slot;
+    *slot = core::array::from_fn(|i| if i == 0 { entry } else { before[i - 1] });
+    before.map(|before| entry.wrapping_sub(before))
 }
 
 /// Index and distance of each of a group's entries that has the tag of `entry` and is in reach.

@@ -2,7 +2,8 @@
 
 use super::candidates::{common_length, factor, read32, read64};
 use super::probe::{
-    BATCH, BATCH_BYTES, FOUR_REACH, Group, Here, MAX_DISTANCE, Portable, Probe, Task,
+    BATCH, BATCH_BYTES, FOUR_REACH, Group, Here, MAX_DISTANCE, Portable, Probe, Task, entry,
+    exchange,
 };
 use core::arch::x86_64::*;
 use core::hint::select_unpredictable;
@@ -57,6 +58,77 @@ fn distances(group: &Group, entry: u32, reach: u32) -> Option<[(__m256i, __m256i
     }
 }
 
+/// Puts `entry` in front of a slot, drops the slot's last entry, and returns how much each entry that was there is less
+/// than `entry`.
+#[inline(always)]
+fn exchange_slot<const K: usize>(slot: &mut [u32; K], entry: u32) -> [u32; K] {
+    // Slots are written and read as a whole: a read of what was just written in parts would wait.
+    let mut distances = [0; K];
+    let (slot_at, distances_at) = (slot.as_mut_ptr(), distances.as_mut_ptr());
+    // SAFETY: see `Avx2`; loads and stores cover exactly the `K` elements of the two arrays.
+    unsafe {
+        let first = _mm_cvtsi32_si128(entry as i32);
+        let entries = _mm_shuffle_epi32::<0>(first);
+        match K {
+            2 => {
+                let before = _mm_loadl_epi64(slot_at.cast());
+                _mm_storel_epi64(slot_at.cast(), _mm_unpacklo_epi32(first, before));
+                _mm_storel_epi64(distances_at.cast(), _mm_sub_epi32(entries, before));
+            }
+            4 => {
+                let before = _mm_loadu_si128(slot_at.cast());
+                let after = _mm_or_si128(_mm_slli_si128::<4>(before), first);
+                _mm_storeu_si128(slot_at.cast(), after);
+                _mm_storeu_si128(distances_at.cast(), _mm_sub_epi32(entries, before));
+            }
+            _ => return exchange(slot, entry),
+        }
+    }
+    distances
+}
+
+/// [`Probe::exchange`] for slots of one entry. What a position costs is mainly its stores. So the distances of eight
+/// positions are stored at once.
+#[inline(always)]
+fn exchange_ones<const BITS: u32>(
+    slots: &mut [u32],
+    hashes: &[u32; BATCH],
+    pos: u32,
+    distances: &mut [u32; BATCH],
+) {
+    let eights = hashes.as_chunks::<LANES>().0.iter().zip(distances.as_chunks_mut::<LANES>().0);
+    for ((hashes, distances), pos) in eights.zip((pos..).step_by(LANES)) {
+        let (mut places, mut entries) = ([0; LANES], [0; LANES]);
+        // A macro, because a closure would not be compiled for these instructions.
+        macro_rules! exchange {
+            ($i:expr) => {
+                core::mem::replace(&mut slots[places[$i] as usize], entries[$i]) as i32
+            };
+        }
+        // SAFETY: see `Avx2`; loads and stores cover exactly the arrays.
+        unsafe {
+            let hash = _mm256_loadu_si256(hashes.as_ptr().cast());
+            let iota = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+            let pos = _mm256_add_epi32(_mm256_set1_epi32(pos as i32), iota);
+            let entry = _mm256_add_epi32(_mm256_slli_epi32::<24>(hash), pos);
+            let place = _mm256_srl_epi32(hash, _mm_cvtsi32_si128(32 - BITS as i32));
+            _mm256_storeu_si256(entries.as_mut_ptr().cast(), entry);
+            _mm256_storeu_si256(places.as_mut_ptr().cast(), place);
+            macro_rules! four {
+                ($i:expr) => {{
+                    let before = _mm_cvtsi32_si128(exchange!($i));
+                    let before = _mm_insert_epi32::<1>(before, exchange!($i + 1));
+                    let before = _mm_insert_epi32::<2>(before, exchange!($i + 2));
+                    _mm_insert_epi32::<3>(before, exchange!($i + 3))
+                }};
+            }
+            let (low, high) = (four!(0), four!(4));
+            let distance = _mm256_sub_epi32(entry, _mm256_set_m128i(high, low));
+            _mm256_storeu_si256(distances.as_mut_ptr().cast(), distance);
+        }
+    }
+}
+
 impl Probe for Avx2 {
     const FOURS: usize = 29;
 
@@ -98,30 +170,26 @@ impl Probe for Avx2 {
     }
 
     #[inline(always)]
-    fn exchange<const K: usize>(slot: &mut [u32; K], entry: u32) -> [u32; K] {
-        // Slots are written and read as a whole: a read of what was just written in parts would wait.
-        let mut distances = [0; K];
-        let (slot_at, distances_at) = (slot.as_mut_ptr(), distances.as_mut_ptr());
-        // SAFETY: see `Avx2`; loads and stores cover exactly the `K` elements of the two arrays.
-        unsafe {
-            let first = _mm_cvtsi32_si128(entry as i32);
-            let entries = _mm_shuffle_epi32::<0>(first);
-            match K {
-                2 => {
-                    let before = _mm_loadl_epi64(slot_at.cast());
-                    _mm_storel_epi64(slot_at.cast(), _mm_unpacklo_epi32(first, before));
-                    _mm_storel_epi64(distances_at.cast(), _mm_sub_epi32(entries, before));
-                }
-                4 => {
-                    let before = _mm_loadu_si128(slot_at.cast());
-                    let after = _mm_or_si128(_mm_slli_si128::<4>(before), first);
-                    _mm_storeu_si128(slot_at.cast(), after);
-                    _mm_storeu_si128(distances_at.cast(), _mm_sub_epi32(entries, before));
-                }
-                _ => return Portable::exchange(slot, entry),
-            }
+    fn exchange<const K: usize, const BITS: u32, const N: usize, const C: usize>(
+        slots: &mut [[u32; K]],
+        hashes: &[u32; BATCH],
+        pos: u32,
+        rows: &mut [[u32; N]; BATCH],
+    ) {
+        const { assert!(C + K <= N) };
+        let slots = &mut slots[..1 << BITS];
+        if let (1, [distances]) = (K, rows.as_flattened_mut().as_chunks_mut::<BATCH>().0) {
+            return exchange_ones::<BITS>(slots.as_flattened_mut(), hashes, pos, distances);
         }
-        distances
+        // All entries first, because that is work for vectors.
+        let mut entries = [0; BATCH];
+        for ((entry, &hash), pos) in entries.iter_mut().zip(hashes).zip(pos..) {
+            *entry = self::entry(hash, pos);
+        }
+        for ((row, hash), entry) in rows.iter_mut().zip(hashes).zip(entries) {
+            let slot = &mut slots[(hash >> (32 - BITS)) as usize];
+            row[C..C + K].copy_from_slice(&exchange_slot(slot, entry));
+        }
     }
 
     #[inline(always)]

@@ -9,7 +9,7 @@
 //! candidates nor is one.
 
 use super::candidates::{following, read64};
-use super::probe::{BATCH, BATCH_BYTES, Probe, hash};
+use super::probe::{BATCH, BATCH_BYTES, Probe, entry, exchange, hash};
 use crate::codec::lz77::MAX_BLOCK;
 use crate::codec::{OutOfMemory, reserve, reserve_zeroed};
 
@@ -76,20 +76,6 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
         self.end += len;
     }
 
-    /// The entry for a position, given with its origin, where bytes with this hash stand.
-    #[inline(always)]
-    fn entry(hash: u32, pos: u32) -> u32 {
-        (hash << 24).wrapping_add(pos)
-    }
-
-    /// Enters a position and returns its candidates.
-    #[inline(always)]
-    fn exchange<P: Probe>(slots: &mut [[u32; K]], hash: u32, entry: u32) -> [u32; K] {
-        // Equal tags cancel out. Unequal ones leave more than a block's length, and entries of earlier blocks more than
-        // the position in this block.
-        P::exchange(&mut slots[(hash >> (32 - BITS)) as usize], entry)
-    }
-
     /// Finds the candidates of the positions from `from` on, and writes them to the rows of `found`, from the `C`-th
     /// element of each on.
     #[inline(always)]
@@ -116,19 +102,13 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
                     P::prefetch(&slots[(hash >> (32 - BITS)) as usize]);
                 }
             }
-            let mut entries = [0; BATCH];
-            for ((entry, hash), pos) in entries.iter_mut().zip(hashes).zip(pos..) {
-                *entry = Self::entry(hash, pos);
-            }
-            for ((row, hash), entry) in batch.iter_mut().zip(hashes).zip(entries) {
-                row[C..C + K].copy_from_slice(&Self::exchange::<P>(slots, hash, entry));
-            }
+            P::exchange::<K, BITS, N, C>(slots, &hashes, pos, batch);
             pos += BATCH as u32;
         }
         for ((row, bytes), pos) in last.iter_mut().zip(following(rest)).zip(pos..) {
             let hash = hash::<BYTES>(bytes);
-            let candidates = Self::exchange::<P>(slots, hash, Self::entry(hash, pos));
-            row[C..C + K].copy_from_slice(&candidates);
+            let slot = &mut slots[(hash >> (32 - BITS)) as usize];
+            row[C..C + K].copy_from_slice(&exchange(slot, entry(hash, pos)));
         }
     }
 }
