@@ -444,6 +444,9 @@ impl Task for DecodeTask {
     }
 
     fn set_panicked(&mut self) {
-        self.outcome = None;
+        // What is known to be wrong with the block stands, whichever block of the batch the panic was about.
+        if matches!(self.outcome, Some(Ok(()))) {
+            self.outcome = None;
+        }
     }
 }

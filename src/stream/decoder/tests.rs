@@ -1,4 +1,5 @@
 use std::io::Cursor;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
@@ -168,12 +169,9 @@ impl Engine for Idle {
     }
 }
 
-#[test]
-fn a_payload_that_a_device_has_read_serves_the_cpu() {
-    let contents = [noise(5, 1 << 16, 30), noise(6, 1 << 16, 256)].concat();
-    let file = compress(&contents, &Options::new().block_size(1 << 16)).unwrap();
-    let input = Input::new(&file, file.len());
-    let mut frames = FrameReader::new(Cursor::new(&file));
+/// The blocks of a file, to be read from `input`.
+fn unread_blocks(file: &[u8], input: &Arc<dyn ReadAt>) -> Vec<DecodeTask> {
+    let mut frames = FrameReader::new(Cursor::new(file));
     let mut tasks = Vec::new();
     loop {
         match frames.next().unwrap() {
@@ -185,10 +183,19 @@ fn a_payload_that_a_device_has_read_serves_the_cpu() {
                 task.set_unread_block(header, place, origin);
                 tasks.push(task);
             }
-            Event::End => break,
+            Event::End => return tasks,
             Event::Frame(_) | Event::FrameEnd => {}
         }
     }
+}
+
+#[test]
+fn a_payload_that_a_device_has_read_serves_the_cpu() {
+    let contents = [noise(5, 1 << 16, 30), noise(6, 1 << 16, 256)].concat();
+    let file = compress(&contents, &Options::new().block_size(1 << 16)).unwrap();
+    let input = Input::new(&file, file.len());
+    let places: Arc<dyn ReadAt> = input.clone();
+    let mut tasks = unread_blocks(&file, &places);
     DecodeTask::run(&mut tasks, &Idle);
     assert!(tasks.iter().all(|task| !task.is_done()));
     DecodeTask::run(&mut tasks, &CpuEngine::new());
@@ -196,6 +203,39 @@ fn a_payload_that_a_device_has_read_serves_the_cpu() {
     assert_eq!(input.reads.load(Ordering::Relaxed), 2);
     let restored: Vec<u8> = tasks.iter().flat_map(|task| task.contents.to_vec()).collect();
     assert!(restored == contents);
+}
+
+/// An input whose first read fails and whose second panics.
+#[derive(Default)]
+struct Faulty(AtomicUsize);
+
+impl ReadAt for Faulty {
+    fn read_exact_at(&self, _: &mut [u8], _: u64) -> io::Result<()> {
+        match self.0.fetch_add(1, Ordering::Relaxed) {
+            0 => Err(io::Error::other("this part is unreadable")),
+            _ => panic!("the input has a bug"),
+        }
+    }
+}
+
+#[test]
+fn a_panic_leaves_the_errors_of_reading() {
+    let file = compress(&noise(5, 2 << 16, 30), &Options::new().block_size(1 << 16)).unwrap();
+    let input: Arc<dyn ReadAt> = Arc::new(Faulty::default());
+    let mut tasks = unread_blocks(&file, &input);
+    let run = || DecodeTask::run(&mut tasks, &CpuEngine::new());
+    assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
+    tasks.iter_mut().for_each(DecodeTask::set_panicked);
+    assert!(tasks.iter().map(DecodeTask::is_done).eq([true, false]));
+
+    for threads in [1, 3] {
+        let input: Arc<dyn ReadAt> = Arc::new(Faulty(AtomicUsize::new(1)));
+        let mut decoder =
+            Decoder::new(Cursor::new(&file), &DecodeOptions::new().threads(threads)).unwrap();
+        decoder.read_from_places(&input, 0);
+        let error = decoded(Ok(decoder)).1;
+        assert_eq!(error.as_deref(), Some("internal error: a block could not be decoded"));
+    }
 }
 
 /// The first part is read in order, before threads are asked to read.

@@ -83,19 +83,16 @@ impl Suffixes {
             let distance = (position as u32).wrapping_sub(*other as u32);
             if distance <= window as u32 { distance } else { found }
         };
-        let (mut one, mut other) = (u32::MAX, u32::MAX);
-        for several in before.as_chunks::<AT_ONCE>().0.iter().rev() {
-            one = several.iter().fold(u32::MAX, nearer);
-            if one != u32::MAX {
-                break;
-            }
-        }
-        for several in after.as_chunks::<AT_ONCE>().0 {
-            other = several.iter().rev().fold(u32::MAX, nearer);
-            if other != u32::MAX {
-                break;
-            }
-        }
-        [one, other]
+        let before = before.as_chunks::<AT_ONCE>().0.iter().rev();
+        let before = before.map(|several| several.iter().fold(u32::MAX, nearer));
+        let after = after.as_chunks::<AT_ONCE>().0.iter();
+        let after = after.map(|several| several.iter().rev().fold(u32::MAX, nearer));
+        [first_of(before), first_of(after)]
     }
+}
+
+/// The first of these that is not `u32::MAX`, or else that.
+#[inline(always)]
+fn first_of(mut distances: impl Iterator<Item = u32>) -> u32 {
+    distances.find(|&distance| distance != u32::MAX).unwrap_or(u32::MAX)
 }
