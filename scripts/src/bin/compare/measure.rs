@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+#[cfg(target_os = "linux")]
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
+#[cfg(target_os = "linux")]
+use nix::unistd::Pid;
 
 use crate::tools::Program;
 
@@ -79,7 +83,8 @@ pub fn fastest(runs: &[Run]) -> Run {
     *runs.iter().min_by_key(|run| run.wall).expect("at least one run")
 }
 
-/// Measures everything on one file.
+/// Measures everything on one file. Programs with one thread have one core too, so that threads that they start for input and
+/// output are no help.
 pub fn measure(
     file: &Path,
     programs: &[Program],
@@ -128,6 +133,8 @@ pub fn measure(
     for round in 1..=runs {
         eprintln!("{}: round {round} of {runs}", file.display());
         for (row, program, level, packed) in &mut jobs {
+            let has_one_core = row.threads == 1 && row.device.is_none();
+            let _core = has_one_core.then(OneCore::take).transpose()?;
             if spent(&row.compress) < MAX_TIME {
                 let mut command = program.compress(level, row.threads, file, None)?;
                 row.compress.push(run(&mut command)?);
@@ -165,6 +172,45 @@ fn cpu() -> Result<Duration, Box<dyn Error>> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let times = [usage.user_time(), usage.system_time()];
     Ok(times.iter().map(|t| Duration::new(t.tv_sec() as u64, t.tv_usec() as u32 * 1000)).sum())
+}
+
+/// While it lives, this process and what it starts have one core.
+#[cfg(target_os = "linux")]
+struct OneCore {
+    before: CpuSet,
+}
+
+#[cfg(target_os = "linux")]
+impl OneCore {
+    fn take() -> nix::Result<Self> {
+        let before = sched_getaffinity(Pid::this())?;
+        let mut one = CpuSet::new();
+        // Interrupts mostly go to the first.
+        let last = (0..CpuSet::count()).rev().find(|&core| before.is_set(core) == Ok(true));
+        one.set(last.unwrap_or(0))?;
+        sched_setaffinity(Pid::this(), &one)?;
+        Ok(Self { before })
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for OneCore {
+    fn drop(&mut self) {
+        if let Err(error) = sched_setaffinity(Pid::this(), &self.before) {
+            eprintln!("the cores remain one: {error}");
+        }
+    }
+}
+
+/// On other systems, programs that start threads of their own may use more cores.
+#[cfg(not(target_os = "linux"))]
+struct OneCore;
+
+#[cfg(not(target_os = "linux"))]
+impl OneCore {
+    fn take() -> nix::Result<Self> {
+        Ok(Self)
+    }
 }
 
 /// Compares what a command writes to `restored` with a file.

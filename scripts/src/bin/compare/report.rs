@@ -40,8 +40,7 @@ impl Report {
              {runs} runs in turn (fewer of what takes more than 20 s). MB/s are 10^6 bytes of the source a second; \
              CPU is the processor time of all threads. Each output was restored and compared with its source before. \
              (CPU) is where pz left the device closed, because the CPU was sooner done than it could have been of use. \
-             One thread is `-T1` where a program has that option, which leaves zstd a thread for its input and \
-             output.\n",
+             One thread is `-T1` or `--single-thread` where a program has such an option, and on Linux one core.\n",
             brand.trim(),
             std::env::consts::ARCH,
             devices.concat(),

@@ -238,6 +238,8 @@ impl Program {
                 // Not "-q": we need the line that says that a device took no part.
                 command.arg(format!("-T{threads}")).arg("--no-progress")
             }
+            // With `-T1` it has a thread for input and output besides.
+            Kind::Zstd if threads == 1 => command.args(["--single-thread", "-q", "--no-progress"]),
             Kind::Zstd => command.arg(format!("-T{threads}")).args(["-q", "--no-progress"]),
             Kind::Xz => command.arg(format!("-T{threads}")).arg("-q"),
             Kind::Lz4 => command.arg("-q"),
