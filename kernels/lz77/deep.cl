@@ -31,16 +31,19 @@
 #define LANE_BYTES 64u
 // The number of literals after which the step between positions grows by one, as a logarithm.
 #define SKIP_LOG 6
-// The shortest match, the gain that makes up for a literal, how many positions to try after one with a match, and the
-// length from which on to try none. A short match at the near offset is only taken up to NEAR_REACH.
+// The shortest match, the gain that makes up for a literal, how many positions to try after one with a match, which the
+// bits of a literal limit, and the length from which on to try none. A short match at the near offset is only taken up to
+// NEAR_REACH.
 #define MIN_MATCH 3u
 #define LITERAL_GAIN 3
 #if THOROUGH
 #define LONG_ENOUGH 128u
+#define LITERAL_BITS 7u
 #else
 #define LONG_ENOUGH 64u
+#define LITERAL_BITS 9u
 #endif
-#define PATIENCE(f) ((4u * (f).length - (uint)(f).gain + 6u) / 7u)
+#define PATIENCE(f) ((4u * (f).length - (uint)(f).gain + 6u) / LITERAL_BITS)
 #define NEAR_REACH (1u << 8)
 
 typedef struct {

@@ -44,15 +44,18 @@ const COMPARED = 2u;
 const LANE_BYTES = 64u;
 // The number of literals after which the step between positions grows by one, as a logarithm.
 const SKIP_LOG = 6u;
-// The shortest match, the gain that makes up for a literal, and the length from which on to try no further positions. A
-// short match at the near offset is only taken up to NEAR_REACH.
+// The shortest match, the gain that makes up for a literal, and what limits how many positions to try after one with a
+// match: the length from which on to try none, and the bits of a literal. A short match at the near offset is only taken up
+// to NEAR_REACH.
 const MIN_MATCH = 3u;
 const LITERAL_GAIN = 3i;
 const NEAR_REACH = 1u << 8u;
 // @pz_if THOROUGH
 const LONG_ENOUGH = 128u;
+const LITERAL_BITS = 7u;
 // @pz_else
 const LONG_ENOUGH = 64u;
+const LITERAL_BITS = 9u;
 // @pz_end
 
 struct Found {
@@ -63,7 +66,7 @@ struct Found {
 
 // How many positions to try after one with this match.
 fn patience(f: Found) -> u32 {
-    return (4u * f.length - u32(f.gain) + 6u) / 7u;
+    return (4u * f.length - u32(f.gain) + 6u) / LITERAL_BITS;
 }
 
 // Whether `count` bytes, 3 or 4, at `at` equal those `offset` before; not if that is 0.

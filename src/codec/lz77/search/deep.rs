@@ -31,12 +31,13 @@ struct RatedMatch {
 impl RatedMatch {
     const NONE: Self = Self { length: 0, offset: 0, gain: 0 };
 
-    /// How many positions to look ahead. If literals cost more than this match, it is better to take it, and then what it
-    /// leaves of a later match. This is less than the match's length, so no position is searched twice.
+    /// How many positions to look ahead. If literals of `literal_bits` each cost more than this match, it is better to take
+    /// it, and then what it leaves of a later match. This is less than the match's length, so no position is searched
+    /// twice.
     #[inline(always)]
-    fn patience(self) -> usize {
+    fn patience(self, literal_bits: u32) -> usize {
         let offset_bits = 4 * self.length - self.gain;
-        ((offset_bits + MATCH_BITS) / LITERAL_BITS) as usize
+        ((offset_bits + MATCH_BITS) / literal_bits) as usize
     }
 }
 
@@ -51,8 +52,10 @@ const LITERAL_GAIN: u32 = 3;
 /// longer segments, which would otherwise take more steps than software devices allow.
 const LONG_ENOUGH: [u32; 2] = [64, 128];
 
-/// Bits of a literal, and bits of a match beside those of its offset: they limit how far the parse looks ahead.
-const LITERAL_BITS: u32 = 7;
+/// Bits of a literal, and bits of a match beside those of its offset: they limit how far the parse looks ahead. The quick
+/// parse counts more bits for a literal than one mostly takes: it is up to 11% faster for that, and files are up to 0.3%
+/// larger.
+const LITERAL_BITS: [u32; 2] = [9, 7];
 const MATCH_BITS: u32 = 6;
 
 /// A match of three bytes at an offset that is not recent is only taken up to this distance.
@@ -217,7 +220,8 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Parse<'_, G, BYTES, BITS
     #[inline(always)]
     fn segment<P: Probe>(&mut self, range: Range<usize>, matches: &mut Vec<Match>) {
         let Self { data, window_start, .. } = *self;
-        let long_enough = LONG_ENOUGH[usize::from(self.near.is_some())];
+        let is_thorough = usize::from(self.near.is_some());
+        let (long_enough, literal_bits) = (LONG_ENOUGH[is_thorough], LITERAL_BITS[is_thorough]);
         let last = range.end.min((data.len() + 1).saturating_sub(LOOKAHEAD));
         let mut recent = Recent([0; RECENT]);
         let (mut pos, mut anchor) = (range.start, range.start);
@@ -230,14 +234,14 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Parse<'_, G, BYTES, BITS
                 continue;
             }
             let (mut start, mut tried) = (pos, pos);
-            let mut until = start + found.patience();
+            let mut until = start + found.patience(literal_bits);
             while tried < until && tried + 1 < last && found.length < long_enough {
                 tried += 1;
                 let least = found.gain + 1 + LITERAL_GAIN * (tried - start) as u32;
                 let better = self.find::<P>(tried, range.end, &recent, least);
                 if better.length > 0 {
                     (found, start) = (better, tried);
-                    until = start + found.patience();
+                    until = start + found.patience(literal_bits);
                 }
             }
             let from = start - found.offset as usize;
