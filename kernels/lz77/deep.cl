@@ -31,9 +31,9 @@
 #define LANE_BYTES 64u
 // The number of literals after which the step between positions grows by one, as a logarithm.
 #define SKIP_LOG 6
-// The shortest match, the gain that makes up for a literal, how many positions to try after one with a match, which the
-// bits of a literal limit, and the length from which on to try none. A short match at the near offset is only taken up to
-// NEAR_REACH.
+// The shortest match, and the gain that makes up for a literal. PATIENCE is how many positions to try after one with a match,
+// by the bits that a literal is taken to cost; from the length LONG_ENOUGH on, none. A short match at the near offset is only
+// taken up to NEAR_REACH.
 #define MIN_MATCH 3u
 #define LITERAL_GAIN 3
 #if THOROUGH

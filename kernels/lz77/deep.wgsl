@@ -44,9 +44,9 @@ const COMPARED = 2u;
 const LANE_BYTES = 64u;
 // The number of literals after which the step between positions grows by one, as a logarithm.
 const SKIP_LOG = 6u;
-// The shortest match, the gain that makes up for a literal, and what limits how many positions to try after one with a
-// match: the length from which on to try none, and the bits of a literal. A short match at the near offset is only taken up
-// to NEAR_REACH.
+// The shortest match, and the gain that makes up for a literal. `patience` tells how many positions to try after one with a
+// match, by the bits that a literal is taken to cost; from the length LONG_ENOUGH on, none. A short match at the near offset
+// is only taken up to NEAR_REACH.
 const MIN_MATCH = 3u;
 const LITERAL_GAIN = 3i;
 const NEAR_REACH = 1u << 8u;

@@ -205,7 +205,7 @@ fn a_payload_that_a_device_has_read_serves_the_cpu() {
     assert!(restored == contents);
 }
 
-/// An input whose first read fails and whose second panics.
+/// An input whose first read fails, and whose later ones panic.
 #[derive(Default)]
 struct Faulty(AtomicUsize);
 

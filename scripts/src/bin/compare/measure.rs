@@ -83,8 +83,8 @@ pub fn fastest(runs: &[Run]) -> Run {
     *runs.iter().min_by_key(|run| run.wall).expect("at least one run")
 }
 
-/// Measures everything on one file. Programs with one thread have one core too, so that threads that they start for input and
-/// output are no help.
+/// Measures everything on one file. A program that is told to use one thread gets one core: some start more threads, for
+/// input and output.
 pub fn measure(
     file: &Path,
     programs: &[Program],
@@ -197,7 +197,7 @@ impl OneCore {
 impl Drop for OneCore {
     fn drop(&mut self) {
         if let Err(error) = sched_setaffinity(Pid::this(), &self.before) {
-            eprintln!("the cores remain one: {error}");
+            eprintln!("the other cores cannot be used again: {error}");
         }
     }
 }

@@ -238,7 +238,7 @@ impl Program {
                 // Not "-q": we need the line that says that a device took no part.
                 command.arg(format!("-T{threads}")).arg("--no-progress")
             }
-            // With `-T1` it has a thread for input and output besides.
+            // With `-T1`, zstd starts a second thread for input and output.
             Kind::Zstd if threads == 1 => command.args(["--single-thread", "-q", "--no-progress"]),
             Kind::Zstd => command.arg(format!("-T{threads}")).args(["-q", "--no-progress"]),
             Kind::Xz => command.arg(format!("-T{threads}")).arg("-q"),

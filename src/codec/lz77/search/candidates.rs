@@ -95,7 +95,7 @@ fn hash<const BYTES: u32>(x: u64, bits: u32) -> usize {
 
 /// The slot with `entry` put in front and its last entry dropped.
 #[inline(always)]
-fn shifted<const K: usize>(slot: [u32; K], entry: u32) -> [u32; K] {
+pub(super) fn shifted<const K: usize>(slot: [u32; K], entry: u32) -> [u32; K] {
     core::array::from_fn(|i| if i == 0 { entry } else { slot[i - 1] })
 }
 

@@ -30,14 +30,30 @@ struct RatedMatch {
 
 impl RatedMatch {
     const NONE: Self = Self { length: 0, offset: 0, gain: 0 };
+}
 
-    /// How many positions to look ahead. If literals of `literal_bits` each cost more than this match, it is better to take
-    /// it, and then what it leaves of a later match. This is less than the match's length, so no position is searched
-    /// twice.
+/// What limits how far a parse looks ahead.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// A match of this length or longer is taken at once.
+    long_enough: u32,
+    /// Bits that a literal is taken to cost.
+    literal_bits: u32,
+}
+
+impl Patience {
+    /// Of the quick parse. It takes literals to cost more than most do, so that it looks ahead less. Its segments are longer,
+    /// and with longer matches they would take more steps than software devices allow.
+    const QUICK: Self = Self { long_enough: 64, literal_bits: 9 };
+    /// Of the thorough parse.
+    const THOROUGH: Self = Self { long_enough: 128, literal_bits: 7 };
+
+    /// How many positions to look ahead from a match. If literals cost more than the match, it is better to take it, and then
+    /// what it leaves of a later match. This is less than the match's length, so no position is searched twice.
     #[inline(always)]
-    fn patience(self, literal_bits: u32) -> usize {
-        let offset_bits = 4 * self.length - self.gain;
-        ((offset_bits + MATCH_BITS) / literal_bits) as usize
+    fn positions(self, found: RatedMatch) -> usize {
+        let offset_bits = 4 * found.length - found.gain;
+        ((offset_bits + MATCH_BITS) / self.literal_bits) as usize
     }
 }
 
@@ -48,14 +64,7 @@ const SKIP_LOG: u32 = 6;
 
 /// The gain that makes up for a literal.
 const LITERAL_GAIN: u32 = 3;
-/// From this length on, the quick parse takes a match at once, and from this one on the thorough parse. The quick one has
-/// longer segments, which would otherwise take more steps than software devices allow.
-const LONG_ENOUGH: [u32; 2] = [64, 128];
-
-/// Bits of a literal, and bits of a match beside those of its offset: they limit how far the parse looks ahead. The quick
-/// parse counts more bits for a literal than one mostly takes: it is up to 11% faster for that, and files are up to 0.3%
-/// larger.
-const LITERAL_BITS: [u32; 2] = [9, 7];
+/// Bits of a match beside those of its offset.
 const MATCH_BITS: u32 = 6;
 
 /// A match of three bytes at an offset that is not recent is only taken up to this distance.
@@ -220,8 +229,7 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Parse<'_, G, BYTES, BITS
     #[inline(always)]
     fn segment<P: Probe>(&mut self, range: Range<usize>, matches: &mut Vec<Match>) {
         let Self { data, window_start, .. } = *self;
-        let is_thorough = usize::from(self.near.is_some());
-        let (long_enough, literal_bits) = (LONG_ENOUGH[is_thorough], LITERAL_BITS[is_thorough]);
+        let patience = if self.near.is_some() { Patience::THOROUGH } else { Patience::QUICK };
         let last = range.end.min((data.len() + 1).saturating_sub(LOOKAHEAD));
         let mut recent = Recent([0; RECENT]);
         let (mut pos, mut anchor) = (range.start, range.start);
@@ -234,14 +242,14 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Parse<'_, G, BYTES, BITS
                 continue;
             }
             let (mut start, mut tried) = (pos, pos);
-            let mut until = start + found.patience(literal_bits);
-            while tried < until && tried + 1 < last && found.length < long_enough {
+            let mut until = start + patience.positions(found);
+            while tried < until && tried + 1 < last && found.length < patience.long_enough {
                 tried += 1;
                 let least = found.gain + 1 + LITERAL_GAIN * (tried - start) as u32;
                 let better = self.find::<P>(tried, range.end, &recent, least);
                 if better.length > 0 {
                     (found, start) = (better, tried);
-                    until = start + found.patience(literal_bits);
+                    until = start + patience.positions(found);
                 }
             }
             let from = start - found.offset as usize;

@@ -1,6 +1,6 @@
 //! Hashes many positions, and compares many positions or many matches of one position, at a time.
 
-use super::candidates::{LOOKAHEAD, common_length, following, product, read32, read64};
+use super::candidates::{LOOKAHEAD, common_length, following, product, read32, read64, shifted};
 
 /// Positions hashed, or distances compared, at a time.
 pub(crate) const BATCH: usize = 32;
@@ -16,9 +16,8 @@ pub(crate) trait Probe {
     /// The hashes of `BYTES` (5 to 8) bytes of the first [`BATCH`] positions, as [`hash`] gives them.
     fn hashes<const BYTES: u32>(bytes: &[u8; BATCH_BYTES]) -> [u32; BATCH];
 
-    /// Enters the [`BATCH`] positions from `pos` on, one after the other, in the slots of their hashes, which the upper
-    /// `BITS` bits tell: [`exchange`] puts the [`entry`] of each into its slot. What it returns goes to the position's row,
-    /// from column `C` on.
+    /// Does for each of the [`BATCH`] positions from `pos` on, one after the other, what the function [`exchange`] does for
+    /// one, and writes what that returns to the position's row, from column `C` on.
     fn exchange<const K: usize, const BITS: u32, const N: usize, const C: usize>(
         slots: &mut [[u32; K]],
         hashes: &[u32; BATCH],
@@ -29,9 +28,9 @@ pub(crate) trait Probe {
     /// Begins to bring a value into the cache, if the processor has an instruction for that.
     fn prefetch<T>(value: &T);
 
-    /// Rates the candidates in a group for a position that is later than all its entries, and whose own would be `entry`: the
-    /// entries that have the tag of `entry` and are in reach. Returns the greatest [`key`] of those with less than eight equal bytes (0 if none is worth
-    /// taking), and a bit for each with eight.
+    /// Rates the candidates in a group: its entries that have the tag of `entry`, the position's own, and are in reach. All
+    /// are of earlier positions. Returns the greatest [`key`] of the candidates with less than eight equal bytes (0 if none
+    /// is worth taking), and a bit for each candidate with eight.
     fn rate(here: &Here<'_>, entry: u32, group: &Group) -> (u32, u32);
 
     /// A bit for each entry of a group, set if it is a candidate, as for [`rate`](Self::rate), and the four bytes from its
@@ -62,11 +61,11 @@ pub(crate) trait Probe {
 /// Entries of a group.
 pub(crate) const ENTRIES: usize = 16;
 
-/// Earlier positions that may be candidates, in one line of the cache.
+/// Entries of earlier positions that may be candidates. They fill one line of the cache.
 ///
-/// An entry is a position in the lower 24 bits and a *tag* in the upper eight, which are bits of the hash. A position with
-/// another tag cannot match. The distance between the entries of two positions is that of the positions if their tags are
-/// equal, and otherwise more than any reach: so many entries are told apart at a time, without fetching the bytes there. An
+/// The lower 24 bits of an entry are a position, and the upper eight are a *tag*: bits of the hash of what stands there.
+/// Positions with different tags cannot match. The difference of two entries is the distance of their positions if the tags
+/// are equal, and otherwise more than any reach. So candidates are told from other entries without fetching any bytes. An
 /// empty entry is 0.
 #[derive(Clone, Copy, bytemuck::Zeroable)]
 #[repr(C, align(64))]
@@ -170,8 +169,7 @@ impl Probe for Portable {
         rows: &mut [[u32; N]; BATCH],
     ) {
         for ((row, &hash), pos) in rows.iter_mut().zip(hashes).zip(pos..) {
-            let slot = &mut slots[(hash >> (32 - BITS)) as usize];
-            row[C..C + K].copy_from_slice(&self::exchange(slot, entry(hash, pos)));
+            row[C..C + K].copy_from_slice(&exchange::<K, BITS>(slots, hash, pos));
         }
     }
 
@@ -235,19 +233,25 @@ impl Probe for Portable {
     }
 }
 
-/// The entry for a position, given with its origin, where bytes with this hash stand: the tag, which is the lowest eight
-/// bits of the hash, in the upper eight bits, plus the position.
+/// The entry for a position, given with its origin, where bytes with this hash stand: the position, and above it a tag, the
+/// lowest eight bits of the hash. Between two entries, equal tags cancel out. Unequal ones leave more than a block's length,
+/// and entries of earlier blocks more than the position in this block.
 #[inline(always)]
 pub(crate) fn entry(hash: u32, pos: u32) -> u32 {
     (hash << 24).wrapping_add(pos)
 }
 
-/// Puts `entry` in front of a slot, drops the slot's last entry, and returns how much each entry that was there is less
-/// than `entry`, modulo 2^32.
+/// Puts the [`entry`] of a position in front of its slot, which the upper `BITS` bits of the hash tell, and drops the slot's
+/// last entry. Returns how much each entry that was there is less than the new one, modulo 2^32.
 #[inline(always)]
-pub(crate) fn exchange<const K: usize>(slot: &mut [u32; K], entry: u32) -> [u32; K] {
-    let before = *slot;
-    *slot = core::array::from_fn(|i| if i == 0 { entry } else { before[i - 1] });
+pub(crate) fn exchange<const K: usize, const BITS: u32>(
+    slots: &mut [[u32; K]],
+    hash: u32,
+    pos: u32,
+) -> [u32; K] {
+    let slot = &mut slots[(hash >> (32 - BITS)) as usize];
+    let (before, entry) = (*slot, entry(hash, pos));
+    *slot = shifted(before, entry);
     before.map(|before| entry.wrapping_sub(before))
 }
 

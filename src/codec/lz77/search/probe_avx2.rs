@@ -3,7 +3,6 @@
 use super::candidates::{common_length, factor, read32, read64};
 use super::probe::{
     BATCH, BATCH_BYTES, FOUR_REACH, Group, Here, MAX_DISTANCE, Portable, Probe, Task, entry,
-    exchange,
 };
 use core::arch::x86_64::*;
 use core::hint::select_unpredictable;
@@ -58,8 +57,8 @@ fn distances(group: &Group, entry: u32, reach: u32) -> Option<[(__m256i, __m256i
     }
 }
 
-/// Puts `entry` in front of a slot, drops the slot's last entry, and returns how much each entry that was there is less
-/// than `entry`.
+/// Puts `entry` in front of a slot of two or four entries, drops the slot's last one, and returns how much each entry that
+/// was there is less than `entry`.
 #[inline(always)]
 fn exchange_slot<const K: usize>(slot: &mut [u32; K], entry: u32) -> [u32; K] {
     // Slots are written and read as a whole: a read of what was just written in parts would wait.
@@ -81,7 +80,7 @@ fn exchange_slot<const K: usize>(slot: &mut [u32; K], entry: u32) -> [u32; K] {
                 _mm_storeu_si128(slot_at.cast(), after);
                 _mm_storeu_si128(distances_at.cast(), _mm_sub_epi32(entries, before));
             }
-            _ => return exchange(slot, entry),
+            _ => unreachable!("a slot of {K} entries"),
         }
     }
     distances
@@ -176,12 +175,13 @@ impl Probe for Avx2 {
         pos: u32,
         rows: &mut [[u32; N]; BATCH],
     ) {
-        const { assert!(C + K <= N) };
-        let slots = &mut slots[..1 << BITS];
-        if let (1, [distances]) = (K, rows.as_flattened_mut().as_chunks_mut::<BATCH>().0) {
+        if let (1, Ok(distances)) = (K, rows.as_flattened_mut().try_into()) {
             return exchange_ones::<BITS>(slots.as_flattened_mut(), hashes, pos, distances);
         }
-        // All entries first, because that is work for vectors.
+        if K != 2 && K != 4 {
+            return Portable::exchange::<K, BITS, N, C>(slots, hashes, pos, rows);
+        }
+        // The compiler makes several entries at a time here; it would not in the loop below.
         let mut entries = [0; BATCH];
         for ((entry, &hash), pos) in entries.iter_mut().zip(hashes).zip(pos..) {
             *entry = self::entry(hash, pos);

@@ -9,7 +9,7 @@
 //! candidates nor is one.
 
 use super::candidates::{following, read64};
-use super::probe::{BATCH, BATCH_BYTES, Probe, entry, exchange, hash};
+use super::probe::{BATCH, BATCH_BYTES, Probe, exchange, hash};
 use crate::codec::lz77::MAX_BLOCK;
 use crate::codec::{OutOfMemory, reserve, reserve_zeroed};
 
@@ -106,9 +106,8 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
             pos += BATCH as u32;
         }
         for ((row, bytes), pos) in last.iter_mut().zip(following(rest)).zip(pos..) {
-            let hash = hash::<BYTES>(bytes);
-            let slot = &mut slots[(hash >> (32 - BITS)) as usize];
-            row[C..C + K].copy_from_slice(&exchange(slot, entry(hash, pos)));
+            let candidates = exchange::<K, BITS>(slots, hash::<BYTES>(bytes), pos);
+            row[C..C + K].copy_from_slice(&candidates);
         }
     }
 }
