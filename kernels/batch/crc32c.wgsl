@@ -1,4 +1,4 @@
-// Computes the CRC-32C of each block's contents and payload.
+// Computes the CRC-32C of each block's contents and payload, or of contents alone.
 //
 // A workgroup of 32 reduces a piece of a block. The piece's words form rows of 32, and each work item has a column,
 // which it treats as a polynomial in z = x^(32 * 32). Since z is x squared ten times, a multiple Q of the checksum's
@@ -11,11 +11,19 @@
 //
 // PIECE_UNITS: units of UNIT rows in a piece.
 //
-// @pz_cost {
+// @pz_cost both {
 //   threads: N/20480*32+(N+256)/20480*32
 //   passes: 2
 //   buffers: jobs=32, contents=N, payload=N+256, results=32, crc_pieces=N/20480*4+(N+256)/20480*4
 //   local_mem: 5760
+// }
+//
+// @pz_cost contents {
+//   threads: N/20480*32
+//   passes: 2
+//   buffers: jobs=32, contents=N, no_payload=4, results=32, content_pieces=N/20480*4
+//   local_mem: 5760
+//   note: nothing reads no_payload, which stands for payloads
 // }
 // @pz_import crc
 

@@ -75,23 +75,27 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
             return;
         }
         while self.statistics.bytes + bytes > self.statistics.budget
-            && let Some((_, oldest)) = self.by_use.first_key_value()
-        {
-            let oldest = *oldest;
-            self.remove(&oldest);
-            self.statistics.evictions += 1;
-        }
+            && self.remove_oldest().is_some()
+        {}
         self.uses += 1;
         self.by_use.insert(self.uses, key);
         self.entries.insert(key, Entry { value, bytes, used: self.uses });
         self.statistics.bytes += bytes;
     }
 
-    fn remove(&mut self, key: &K) {
-        if let Some(entry) = self.entries.remove(key) {
-            self.by_use.remove(&entry.used);
-            self.statistics.bytes -= entry.bytes;
-        }
+    /// Takes out the value that was not used for the longest time.
+    pub(super) fn remove_oldest(&mut self) -> Option<V> {
+        let (_, oldest) = self.by_use.first_key_value()?;
+        let oldest = *oldest;
+        self.statistics.evictions += 1;
+        self.remove(&oldest)
+    }
+
+    fn remove(&mut self, key: &K) -> Option<V> {
+        let entry = self.entries.remove(key)?;
+        self.by_use.remove(&entry.used);
+        self.statistics.bytes -= entry.bytes;
+        Some(entry.value)
     }
 }
 

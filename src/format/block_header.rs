@@ -242,18 +242,25 @@ impl BlockHeader {
     /// contents, and the payload of these. `payload` is the block's; whether it is damaged shows when the own bytes are
     /// decoded. `None` for any other block.
     pub(crate) fn split<'a>(&self, payload: &'a [u8]) -> Option<(&'a [u8], Self, &'a [u8])> {
+        let (list, coded) = payload.split_at_checked(self.own?.list_len as usize)?;
+        let header = self.of_own_bytes(list)?;
+        Some((list, Self { payload_len: coded.len() as u32, ..header }, coded))
+    }
+
+    /// The header of the own bytes as [`split`](Self::split) gives it, from the list alone: for a payload of which the rest
+    /// has not been read.
+    pub(crate) fn of_own_bytes(&self, list: &[u8]) -> Option<Self> {
         let own = self.own?;
-        let (list, coded) = payload.split_at_checked(own.list_len as usize)?;
-        let header = Self {
+        let payload_len = self.payload_len.checked_sub(list.len() as u32)?;
+        Some(Self {
             own: None,
             content_len: own.len,
-            payload_len: coded.len() as u32,
+            payload_len,
             // Of the whole payload's checksum, what is not that of the list.
-            payload_crc: self.payload_crc ^ crc32c_combine(crc32c(list), 0, coded.len()),
+            payload_crc: self.payload_crc ^ crc32c_combine(crc32c(list), 0, payload_len as usize),
             content_crc: own.crc,
             ..*self
-        };
-        Some((list, header, coded))
+        })
     }
 }
 

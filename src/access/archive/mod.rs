@@ -8,8 +8,9 @@
 //!
 //! - [`layout`] turns a range into *placements*: which bytes of which block go where in the destination.
 //! - [`to_device`] is the way to a device's buffer. The placements go to the device's decoder along with the payloads: see
-//!   [`device`](crate::access::device), and [`on_the_way`] for a batch of them. A read into a device's buffer may go on in the
-//!   [`background`]. The rest of this list is about host memory.
+//!   [`device`](crate::access::device), and [`on_the_way`] for a batch of them. [`restoring`] finds what blocks with distant
+//!   matches consist of. A read into a device's buffer may go on in the [`background`]. The rest of this list is about host
+//!   memory.
 //! - [`queue`] holds the blocks that somebody waits for. Two callers that want the same block wait for one load. A loader
 //!   takes many blocks of one priority at once: their payloads are one call of the source, in which neighbours share a
 //!   request, and one batch of the decoder.
@@ -24,6 +25,7 @@ mod load;
 mod on_the_way;
 mod options;
 mod queue;
+mod restoring;
 mod ticket;
 mod to_device;
 
@@ -86,6 +88,8 @@ pub struct Archive {
 
 /// What callers and loaders share.
 struct Shared {
+    /// A number that no other archive of the process has.
+    id: u64,
     source: Arc<dyn Source>,
     /// For each device that the archive was read into.
     devices: Mutex<Vec<Arc<DeviceQueue>>>,
@@ -160,7 +164,9 @@ impl Archive {
             Loader::new(Arc::clone(&source), &layout, &options.decode, options.payload_cache)
                 .map_err(format)?;
         let block_size = layout.max_block_size().max(1);
+        static ARCHIVES: AtomicU64 = AtomicU64::new(0);
         let shared = Arc::new(Shared {
+            id: ARCHIVES.fetch_add(1, Ordering::Relaxed),
             layout,
             loader,
             state: Mutex::new(State {

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 
 use super::Shared;
 use super::error::ArchiveError;
+use super::layout::BlockId;
 use super::load::{Located, Payload, open_block};
 use super::queue::Batch;
 use super::to_device::{DeviceQueue, DeviceWaiter};
-use crate::access::device::{Flight, Lane, LaneBlock, Outcome, Want};
+use crate::access::device::{Flight, Lane, Outcome, Want};
 use crate::access::{Part, SourceError};
 use crate::format::{BlockHeader, Fault, MAX_BLOCK_HEADER_LEN};
 use crate::gpu::device::DeviceError;
@@ -71,12 +72,18 @@ impl Drop for InHand {
     }
 }
 
-/// A block of a batch on its way.
-struct Staged {
-    /// Its number in the batch.
+/// A block on its way.
+pub(super) struct Staged {
+    /// Its number in the batch; of no meaning for a block that others repeat.
     number: usize,
-    block: Located,
+    pub(super) block: Located,
     bytes: Bytes,
+}
+
+/// One whose header has been checked.
+pub(super) struct Opened {
+    pub(super) staged: Staged,
+    pub(super) header: BlockHeader,
 }
 
 /// The bytes of a block.
@@ -105,6 +112,18 @@ impl Shared {
             }
         }
         found.sort_by_key(|staged| staged.block.place.offset);
+        self.read_missing(&mut found, |staged, error| {
+            in_hand.deliver(staged.number, &Err(error.clone().into()));
+        });
+        found
+    }
+
+    /// Reads what is missing of blocks. Without it, blocks are dropped, and `dropped` is told of each.
+    fn read_missing(
+        &self,
+        found: &mut Vec<Staged>,
+        mut dropped: impl FnMut(&Staged, &SourceError),
+    ) {
         let mut parts: Vec<_> = found
             .iter_mut()
             .filter_map(|staged| match &mut staged.bytes {
@@ -116,19 +135,30 @@ impl Shared {
             })
             .collect();
         if parts.is_empty() {
-            return found;
+            return;
         }
         if let Err(error) = self.source.read_ranges(&mut parts) {
-            let error = ArchiveError::from(error);
             found.retain(|staged| {
                 let is_read = !matches!(staged.bytes, Bytes::InMemory(_, true));
                 if !is_read {
-                    in_hand.deliver(staged.number, &Err(error.clone()));
+                    dropped(staged, &error);
                 }
                 is_read
             });
         }
-        found
+    }
+
+    /// Reads blocks that the batch's blocks repeat, as [`stage`](Self::stage) does. Leaves out what cannot be read, or is
+    /// damaged.
+    pub(super) fn open_others(&self, blocks: Vec<BlockId>) -> Vec<Opened> {
+        let stage = |id: BlockId| {
+            let block = self.loader.locate(&self.layout, id).ok()?;
+            let bytes = self.begin(&block).ok()?;
+            Some(Staged { number: 0, block, bytes })
+        };
+        let mut found = blocks.into_iter().filter_map(stage).collect();
+        self.read_missing(&mut found, |_, _| ());
+        found.into_iter().filter_map(|staged| self.open_one(staged).ok()).collect()
     }
 
     /// The bytes of a block that are there, or memory for them.
@@ -151,24 +181,28 @@ impl Shared {
     }
 
     /// Checks the headers of the blocks, and delivers the errors of those that are damaged.
-    fn open(&self, in_hand: &mut InHand, staged: Vec<Staged>) -> Vec<(Staged, BlockHeader)> {
+    fn open(&self, in_hand: &mut InHand, staged: Vec<Staged>) -> Vec<Opened> {
         let mut opened = Vec::with_capacity(staged.len());
         for staged in staged {
-            let frame = &self.layout.frames()[staged.block.id.frame];
-            let header = open_block(frame, &staged.block, staged.bytes.first());
-            match header.map(|(header, _)| header) {
-                Ok(header) => opened.push((staged, header)),
-                Err(fault) => {
-                    let error = self.fault(&staged.block, fault);
-                    in_hand.deliver(staged.number, &Err(error));
-                }
+            match self.open_one(staged) {
+                Ok(one) => opened.push(one),
+                Err((number, error)) => in_hand.deliver(number, &Err(error)),
             }
         }
         opened
     }
 
+    /// Checks the header of a block. If it is damaged, the error comes with the block's number.
+    fn open_one(&self, staged: Staged) -> Result<Opened, (usize, ArchiveError)> {
+        let frame = &self.layout.frames()[staged.block.id.frame];
+        match open_block(frame, &staged.block, staged.bytes.first()) {
+            Ok((header, _)) => Ok(Opened { staged, header }),
+            Err(fault) => Err((staged.number, self.fault(&staged.block, fault))),
+        }
+    }
+
     /// Reads the payload of a block from byte `at` on, as much as there is memory.
-    fn read_payload(
+    pub(super) fn read_payload(
         &self,
         staged: &Staged,
         header: &BlockHeader,
@@ -192,11 +226,19 @@ impl Shared {
         }
     }
 
+    /// Keeps the bytes of a block in the cache, if they came from a server.
+    fn keep(&self, staged: Staged) {
+        if let Bytes::InMemory(bytes, true) = staged.bytes
+            && !self.source.is_local()
+        {
+            self.loader.keep(staged.block.id, bytes);
+        }
+    }
+
     /// Decodes a block that the device does not decode, and uploads what is wanted of it.
     fn decode_on_cpu(
         &self,
-        staged: &Staged,
-        header: &BlockHeader,
+        Opened { staged, header }: &Opened,
         in_hand: &mut InHand,
         lane: &mut Lane<'_>,
     ) -> Result<(), ArchiveError> {
@@ -215,7 +257,10 @@ impl Shared {
 pub(super) struct OnTheWay {
     shared: Arc<Shared>,
     in_hand: InHand,
-    opened: Vec<(Staged, BlockHeader)>,
+    /// In the order of the flight's outcomes.
+    opened: Vec<Opened>,
+    /// The blocks that these repeat.
+    others: Vec<Opened>,
     flight: Result<Flight, DeviceError>,
 }
 
@@ -232,39 +277,38 @@ impl OnTheWay {
         let mut in_hand = InHand::new(queue, batch, panicked);
         let staged = shared.stage(&mut in_hand);
         let opened = shared.open(&mut in_hand, staged);
-        let blocks: Vec<_> = opened
-            .iter()
-            .map(|(staged, header)| LaneBlock {
-                header: *header,
-                modules: shared.loader.modules(staged.block.id.frame),
-                read: Box::new(|at, into| shared.read_payload(staged, header, at, into)),
-            })
-            .collect();
-        let claim = &mut |at: usize| in_hand.claim(opened[at].0.number);
-        let flight = lane.begin(block_len, &blocks, claim);
-        drop(blocks);
-        Self { shared, in_hand, opened, flight }
+        let repeating = shared.repeating(&opened);
+        let others = shared.open_repeated(&opened, &repeating);
+        let (todo, order) = shared.plan(block_len, &opened, &others, &repeating);
+        let claim = &mut |number: usize| in_hand.claim(opened[order[number]].staged.number);
+        let flight = lane.begin(&todo, claim);
+        drop(todo);
+        let mut opened: Vec<_> = opened.into_iter().map(Some).collect();
+        let opened = order.into_iter().filter_map(|number| opened[number].take()).collect();
+        Self { shared, in_hand, opened, others, flight }
     }
 
     /// Waits for the blocks, and tells those who wait for them.
     pub(super) fn land(self, lane: &mut Lane<'_>) -> Result<(), DeviceError> {
-        let Self { shared, mut in_hand, opened, flight } = self;
+        let Self { shared, mut in_hand, opened, others, flight } = self;
         let queue = Arc::clone(&in_hand.queue);
         let outcomes = flight.and_then(|flight| lane.finish(flight));
         let (outcomes, mut result) = match outcomes {
             Ok(outcomes) => (outcomes, Ok(())),
             Err(error) => (opened.iter().map(|_| Outcome::Left).collect(), Err(error)),
         };
-        for ((staged, header), outcome) in opened.into_iter().zip(outcomes) {
+        if outcomes.iter().all(|outcome| matches!(outcome, Outcome::Done)) {
+            others.into_iter().for_each(|other| shared.keep(other.staged));
+        }
+        for (opened, outcome) in opened.into_iter().zip(outcomes) {
             let is_done = matches!(outcome, Outcome::Done);
             let outcome = match (&result, outcome) {
                 (Ok(()), Outcome::Done) => Ok(()),
-                (Ok(()), Outcome::Left) => {
-                    shared.decode_on_cpu(&staged, &header, &mut in_hand, lane)
-                }
+                (Ok(()), Outcome::Left) => shared.decode_on_cpu(&opened, &mut in_hand, lane),
                 (Ok(()), Outcome::Unread(error)) => Err(error.into()),
                 (Err(error), _) => Err(queue.device_error(error.clone())),
             };
+            let number = opened.staged.number;
             if let Err(ArchiveError::Device { error, .. }) = &outcome
                 && result.is_ok()
                 && !matches!(error, DeviceError::OutOfMemory { .. } | DeviceError::Unsupported(_))
@@ -274,13 +318,9 @@ impl OnTheWay {
             if outcome.is_ok() {
                 let count = if is_done { &shared.by_device } else { &shared.by_cpu };
                 count.fetch_add(1, Ordering::Relaxed);
-                if let Bytes::InMemory(bytes, true) = staged.bytes
-                    && !shared.source.is_local()
-                {
-                    shared.loader.keep(staged.block.id, bytes);
-                }
+                shared.keep(opened.staged);
             }
-            in_hand.deliver(staged.number, &outcome);
+            in_hand.deliver(number, &outcome);
         }
         if let Err(error) = &result {
             in_hand.otherwise = queue.device_error(error.clone());

@@ -10,6 +10,7 @@ use super::ticket::{Claim, Priority, ReadOptions, Recipient, Ticket};
 use super::{Shared, Wanted};
 use crate::access::device::{Core, Land, Lane, OnDevice, Requests, Run, Taken, Want};
 use crate::format::Pipeline;
+use crate::gpu::coder::RangeTask;
 use crate::gpu::device::DeviceError;
 
 /// The blocks that are wanted in the memory of one device.
@@ -22,8 +23,8 @@ pub(super) struct DeviceQueue {
     max_batch: usize,
     /// Batches of so many blocks are not divided further among workers.
     min_batch: usize,
-    /// What the archive's blocks are decoded with.
-    pipelines: Vec<Pipeline>,
+    /// What the archive's blocks take.
+    tasks: Vec<RangeTask>,
 }
 
 /// Who gets a block, and the parts of it that it wants.
@@ -57,24 +58,29 @@ impl DeviceQueue {
     pub(super) fn new(core: &Arc<Core>, layout: &Layout) -> Self {
         // Archives of about the same size share decoders.
         let block_len = layout.max_block_size().next_power_of_two().max(MIN_BLOCK_LEN) as u32;
-        let of_frame = |pipeline| match pipeline {
-            Pipeline::Store => vec![Pipeline::Store],
-            Pipeline::Bwt => vec![Pipeline::Bwt, Pipeline::Lzf],
-            Pipeline::Lzh | Pipeline::Lzf | Pipeline::Fse => vec![Pipeline::Lzf],
+        let is_of_pipelines = |of: &[Pipeline]| {
+            layout.frames().iter().any(|frame| of.contains(&frame.header.pipeline))
         };
-        let mut pipelines: Vec<_> =
-            layout.frames().iter().flat_map(|frame| of_frame(frame.header.pipeline)).collect();
-        pipelines.sort_unstable_by_key(|pipeline| pipeline.name());
-        pipelines.dedup();
-        let most = pipelines.iter().map(|pipeline| core.batch_of(*pipeline, block_len));
+        let tasks = [
+            (
+                RangeTask::Decode(Pipeline::Lzf),
+                is_of_pipelines(&[Pipeline::Bwt, Pipeline::Lzh, Pipeline::Lzf, Pipeline::Fse]),
+            ),
+            (RangeTask::Decode(Pipeline::Bwt), is_of_pipelines(&[Pipeline::Bwt])),
+            (RangeTask::Move, is_of_pipelines(&[Pipeline::Store])),
+            (RangeTask::Restore, layout.frames().iter().any(|frame| frame.header.reach > 0)),
+        ];
+        let tasks = tasks.into_iter().filter(|(_, is_needed)| *is_needed);
+        let tasks: Vec<_> = tasks.map(|(task, _)| task).collect();
+        let most = tasks.iter().map(|task| core.batch_of(*task, block_len));
         // What the device does not decode is only moved there.
         let most = most.filter(|most| *most > 0).min();
-        let most = most.unwrap_or_else(|| core.batch_of(Pipeline::Store, block_len));
+        let most = most.unwrap_or_else(|| core.batch_of(RangeTask::Move, block_len));
         let max_batch = (most as usize).max(1);
         let few = (MIN_BATCH_BYTES / u64::from(block_len.max(1))).clamp(1, MIN_BATCH);
         let min_batch = max_batch.min(few as usize);
         let (core, queue) = (Arc::clone(core), Mutex::default());
-        Self { core, queue, block_len, max_batch, min_batch, pipelines }
+        Self { core, queue, block_len, max_batch, min_batch, tasks }
     }
 
     pub(super) fn is_of(&self, core: &Arc<Core>) -> bool {
@@ -226,7 +232,7 @@ impl Shared {
         let prepare = move |lane: &mut Lane<'_>| {
             // A queue of the worker's own, so that it gets these blocks.
             let queue = Arc::new(DeviceQueue::new(&on, &shared.layout));
-            lane.prepare(&queue.pipelines, queue.block_len)?;
+            lane.prepare(&queue.tasks, queue.block_len)?;
             // What is compiled depends on how many blocks there are in a batch.
             let mut count = 1;
             while shared.bring_first(&queue, count, lane, (&scratch, at))? {

@@ -2,92 +2,36 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::Core;
-use super::buffer::OnDevice;
-use super::payload::pipeline_of;
+use super::flight::{
+    Claim, Flight, LaneBatch, OriginOf, Outcome, Purpose, Sending, Sent, Submitted, Want, Wants,
+    part_of,
+};
+use super::payload::{Seen, task_of};
 use super::readers;
-use crate::access::SourceError;
 use crate::format::{BlockHeader, Method, Pipeline};
-use crate::gpu::coder::{CoderError, Origin, Part, RangeDecoder, RawBlock};
+use crate::gpu::coder::{CoderError, Origin, RangeDecoder, RangeTask, RawBlock};
 use crate::gpu::device::shared_queue::SharedQueue;
 use crate::gpu::device::{Device, DeviceError, Queue};
 use crate::pipeline::modules::FrameModules;
 
-/// A part of a block's contents that somebody wants, and where.
-#[derive(Clone)]
-pub(in crate::access) struct Want {
-    /// Bytes of the contents.
-    pub(in crate::access) within: Range<usize>,
-    pub(in crate::access) buffer: Arc<OnDevice>,
-    /// Offset in that buffer.
-    pub(in crate::access) at: u64,
-}
-
-/// A block of a batch.
-pub(in crate::access) struct LaneBlock<'w> {
-    pub(in crate::access) header: BlockHeader,
-    /// What runs the modules of its frame, if that has some.
-    pub(in crate::access) modules: Option<&'w FrameModules>,
-    /// Reads its payload from some byte on, as much as there is memory.
-    pub(in crate::access) read: Box<Read<'w>>,
-}
-
-/// Tells what is wanted of the block with this place in the batch: from now on it may be written there.
-pub(in crate::access) type Claim<'w> = dyn FnMut(usize) -> Vec<Want> + 'w;
-
-pub(in crate::access) type Read<'w> =
-    dyn Fn(usize, &mut [u8]) -> Result<(), SourceError> + Sync + 'w;
-
-/// What became of a block.
-pub(in crate::access) enum Outcome {
-    /// The CPU has to decode it.
-    Left,
-    /// Its contents are where they are wanted.
-    Done,
-    /// Its payload could not be read.
-    Unread(SourceError),
-}
-
-/// A batch that a lane has begun.
-pub(in crate::access) struct Flight {
-    /// What has become of each block so far.
-    outcomes: Vec<Outcome>,
-    /// What is wanted of each, once that has been asked.
-    wants: Vec<Option<Vec<Want>>>,
-    submitted: Vec<Submitted>,
-}
-
-/// Blocks that a decoder has in hand.
-struct Submitted {
-    key: Key,
-    blocks: Vec<Sent>,
-}
-
-/// One of them, by its place in the batch.
-struct Sent {
-    at: usize,
-    payload_crc: u32,
-    content_crc: u32,
-}
-
 /// Decoders of a worker, kept from batch to batch. While one lane's batch is decoded, the worker's other one reads the next.
 pub(in crate::access) struct Lane<'c> {
-    core: &'c Core,
+    pub(super) core: &'c Core,
     /// The queue of all decoders. Payloads are read to its pinned memory, and uploaded while the next ones are read.
     queue: Option<SharedQueue<'c>>,
     /// Those used last come first.
-    decoders: VecDeque<(Key, RangeDecoder<'c>)>,
+    pub(super) decoders: VecDeque<(Key, RangeDecoder<'c>)>,
     /// Whether it may load and allocate.
-    is_open: bool,
+    pub(super) is_open: bool,
 }
 
-/// What a decoder was made for: pipeline, length of the longest block, and blocks.
-type Key = (Pipeline, u32, u32);
+/// What a decoder was made for: its task, length of the longest block, and blocks.
+pub(super) type Key = (RangeTask, u32, u32);
 
-/// The most decoders that a lane keeps: one for each kind of block.
-const MAX_DECODERS: usize = 3;
+/// The most decoders that a lane keeps: one for each task, and others for what restored blocks consist of.
+const MAX_DECODERS: usize = 6;
 /// The same where nothing is made later.
 const MAX_PREPARED: usize = 12;
 
@@ -97,7 +41,7 @@ const RUN: u64 = 4 << 20;
 /// The least pinned memory that a lane makes.
 const SMALL: u64 = 1 << 20;
 
-fn unprepared() -> DeviceError {
+pub(super) fn unprepared() -> DeviceError {
     DeviceError::Unsupported("a kernel is running, and this was not prepared before".into())
 }
 
@@ -107,25 +51,50 @@ impl<'c> Lane<'c> {
         Self { core, queue: None, decoders: VecDeque::new(), is_open }
     }
 
-    /// Begins to decode blocks of at most `block_len` bytes of contents on the device, and to move what is wanted of them to
-    /// its place. [`Self::finish`] waits.
+    /// Begins to decode the blocks of a batch on the device, and to move what is wanted of them to its place.
+    /// [`Self::finish`] waits.
     ///
     /// # Errors
     /// Fails if the device does. A lack of memory is no failure: then fewer blocks are decoded at once, or none.
     pub(in crate::access) fn begin(
         &mut self,
-        block_len: u32,
-        blocks: &[LaneBlock<'_>],
+        batch: &LaneBatch<'_>,
         claim: &mut Claim<'_>,
     ) -> Result<Flight, DeviceError> {
-        let none = || std::iter::repeat_with(|| None).take(blocks.len()).collect();
-        let outcomes = blocks.iter().map(|_| Outcome::Left).collect();
-        let mut flight = Flight { outcomes, wants: none(), submitted: Vec::new() };
-        let mut most = blocks.len();
-        let mut begin = 0;
-        while begin < blocks.len() {
-            let end = blocks.len().min(begin + most);
-            match self.submit_some(block_len, (blocks, begin..end), &mut flight, claim) {
+        let mut flight = Flight::new(batch);
+        let mut wants = Wants::new(batch, claim);
+        let LaneBatch { block_len, blocks, restored, .. } = batch;
+        self.as_memory_permits(0..blocks.len(), &mut |lane, range| {
+            let purpose = &Purpose::Wanted;
+            let parts_of = &mut |number: usize, origin: &OriginOf<'_>| {
+                wants.of(number).iter().map(|want| part_of(want, origin)).collect()
+            };
+            let numbers: Vec<_> = range.collect();
+            let (block_len, restorer) = (*block_len, None);
+            let sending = &mut Sending { block_len, blocks, purpose, parts_of, restorer };
+            lane.send(&numbers, sending, &mut flight)
+        })?;
+        self.as_memory_permits(0..restored.len(), &mut |lane, range| {
+            lane.restore(batch, range, &mut wants, &mut flight)
+        })?;
+        Ok(flight)
+    }
+
+    /// Calls `submit` for all of `range`, or for one part of it after another if memory does not suffice for more. It skips
+    /// what the device declines.
+    ///
+    /// # Errors
+    /// Fails if the device does.
+    fn as_memory_permits(
+        &mut self,
+        range: Range<usize>,
+        submit: &mut Submit<'_, Self>,
+    ) -> Result<(), DeviceError> {
+        let mut most = range.len();
+        let mut begin = range.start;
+        while begin < range.end {
+            let end = range.end.min(begin + most);
+            match submit(self, begin..end) {
                 Err(CoderError::Device(DeviceError::OutOfMemory { .. })) => {
                     self.release();
                     if end - begin > 1 {
@@ -142,7 +111,7 @@ impl<'c> Lane<'c> {
             }
             begin = end;
         }
-        Ok(flight)
+        Ok(())
     }
 
     /// Whether [`Self::finish`] waits no more for the batch of the lane.
@@ -167,61 +136,49 @@ impl<'c> Lane<'c> {
                 }
             }
         }
-        Ok(flight.outcomes)
+        Ok(flight.end(self.core.kept()))
     }
 
     /// Waits for what decoders have in hand.
     fn collect(&mut self, flight: &mut Flight) -> Result<(), CoderError> {
-        for Submitted { key, blocks } in flight.submitted.drain(..) {
+        let mut submitted = std::mem::take(&mut flight.submitted);
+        for Submitted { key, blocks } in submitted.drain(..) {
             let decoder = self.decoders.iter_mut().find(|(own, _)| *own == key);
             let Some((_, decoder)) = decoder else { continue };
             let decoded = decoder.wait()?;
-            for (number, Sent { at, payload_crc, content_crc }) in blocks.into_iter().enumerate() {
-                let is_right = decoded.get(number).is_none_or(|decoded| {
-                    let is_right = (decoded.payload_crc, decoded.content_crc);
-                    decoded.is_decoded
-                        && !decoded.is_filtered
-                        && is_right == (payload_crc, content_crc)
-                });
-                if is_right {
-                    flight.outcomes[at] = Outcome::Done;
-                }
-            }
+            flight.note(blocks, &decoded);
         }
         Ok(())
     }
 
-    fn submit_some(
+    /// Decodes blocks, those with the numbers `numbers`.
+    pub(super) fn send(
         &mut self,
-        block_len: u32,
-        (blocks, range): (&[LaneBlock<'_>], Range<usize>),
+        numbers: &[usize],
+        sending: &mut Sending<'_, '_>,
         flight: &mut Flight,
-        claim: &mut Claim<'_>,
     ) -> Result<(), CoderError> {
         let core = self.core;
-        let mut of_pipeline: [Vec<usize>; 3] = Default::default();
-        for at in range {
-            if let Some(pipeline) = pipeline_of(&blocks[at].header)
-                && let Some(known) = PIPELINES.iter().position(|known| *known == pipeline)
-            {
-                of_pipeline[known].push(at);
-            }
-        }
-        for (pipeline, numbers) in PIPELINES.into_iter().zip(of_pipeline) {
-            let most = core.batch_of(pipeline, block_len) as usize;
-            if most == 0 || numbers.is_empty() {
+        let Sending { block_len, blocks, .. } = *sending;
+        for task in TASKS {
+            let most = match sending.restorer {
+                None => core.batch_of(task, block_len),
+                Some(_) => core.sources_of(task, block_len),
+            } as usize;
+            let of_task = numbers.iter().copied();
+            let of_task = of_task.filter(|&number| task_of(&blocks[number].header) == Some(task));
+            let of_task: Vec<_> = of_task.collect();
+            if most == 0 || of_task.is_empty() {
                 continue;
             }
             // A batch has the modules of one frame, or of frames that share them.
             let modules = |number: usize| blocks[number].modules.map(std::ptr::from_ref);
-            let of_frame = numbers.chunk_by(|a, b| modules(*a) == modules(*b));
+            let of_frame = of_task.chunk_by(|a, b| modules(*a) == modules(*b));
             for some in of_frame.flat_map(|numbers| numbers.chunks(most)) {
-                let key = (pipeline, block_len, most as u32);
-                let submitted = self.submit_with(key, (blocks, some), flight, claim);
+                let key = (task, block_len, most as u32);
+                let submitted = self.submit_with(key, some, sending, flight);
                 if submitted.is_err() {
-                    // What is in hand may end well.
-                    let _ = self.collect(flight);
-                    self.settle();
+                    self.drop_all(flight);
                 }
                 submitted?;
             }
@@ -229,39 +186,51 @@ impl<'c> Lane<'c> {
         Ok(())
     }
 
-    /// Submits those of `blocks` whose numbers are `some`, which are all of one pipeline.
+    /// Submits those of the blocks whose numbers are `some`, which are all of one task.
     fn submit_with(
         &mut self,
         key: Key,
-        (blocks, some): (&[LaneBlock<'_>], &[usize]),
+        some: &[usize],
+        sending: &mut Sending<'_, '_>,
         flight: &mut Flight,
-        claim: &mut Claim<'_>,
     ) -> Result<(), CoderError> {
-        if !self.decoders.iter().any(|(own, _)| *own == key) {
-            // A new decoder may take the place of one that is busy.
+        self.reserve_decoder(key, flight, sending.restorer)?;
+        self.run_decoder(key, some, sending, flight)
+    }
+
+    /// Puts the decoder for `key` first, with no batch in hand. See [`make_decoder`](Self::make_decoder) for `kept`.
+    pub(super) fn reserve_decoder(
+        &mut self,
+        key: Key,
+        flight: &mut Flight,
+        kept: Option<Key>,
+    ) -> Result<(), CoderError> {
+        // A new decoder may take the place of one that is busy.
+        let is_known = self.decoders.iter().any(|(own, _)| *own == key);
+        if !is_known || flight.submitted.iter().any(|submitted| submitted.key == key) {
             self.collect(flight)?;
         }
-        self.make_decoder(key)?;
-        self.run_decoder(key, (blocks, some), flight, claim)
+        self.make_decoder(key, kept)
     }
 
     /// The same with the first of the decoders, which was made for `key`.
     fn run_decoder(
         &mut self,
         key: Key,
-        (blocks, some): (&[LaneBlock<'_>], &[usize]),
+        some: &[usize],
+        sending: &mut Sending<'_, '_>,
         flight: &mut Flight,
-        claim: &mut Claim<'_>,
     ) -> Result<(), CoderError> {
         if flight.submitted.iter().any(|submitted| submitted.key == key) {
             self.collect(flight)?;
         }
+        let blocks = sending.blocks;
         let Some((_, decoder)) = self.decoders.front_mut() else { return Ok(()) };
         let Some(&first) = some.first() else { return Ok(()) };
         let padded = |at: &usize| u64::from(blocks[*at].header.payload_len).next_multiple_of(16);
         let bytes = some.iter().map(padded).sum::<u64>();
         if bytes > decoder.room() {
-            return self.run_halves(key, (blocks, some), flight, claim);
+            return self.run_halves(key, some, sending, flight);
         }
         let modules = blocks[first].modules;
         decoder.set_modules(modules.map_or(&[], FrameModules::on_devices));
@@ -291,11 +260,11 @@ impl<'c> Lane<'c> {
                 Ok(Some(seen)) => seen,
                 Ok(None) => continue,
                 Err(error) => {
-                    flight.outcomes[at] = Outcome::Unread(error);
+                    flight.note_unread((sending.purpose)(at), error);
                     continue;
                 }
             };
-            if key.0 != Pipeline::Store {
+            if key.0 != RangeTask::Move {
                 raws.push(RawBlock {
                     payload_start: raw,
                     payload_len: header.payload_len,
@@ -305,30 +274,25 @@ impl<'c> Lane<'c> {
                     needs: seen.needs,
                 });
             }
-            uploaded.push((at, raw, seen.first));
+            uploaded.push((at, raw, seen));
         }
         if !self.is_open && !decoder.runs_at_once(&raws)? {
             // Fewer blocks may need less.
-            return self.run_halves(key, (blocks, some), flight, claim);
+            return self.run_halves(key, some, sending, flight);
         }
         let mut parts = Vec::new();
-        for (number, &(at, raw, first)) in uploaded.iter().enumerate() {
-            for want in flight.wants[at].get_or_insert_with(|| claim(at)) {
-                let from = want.within.start as u32;
-                let origin = match blocks[at].header.method {
-                    Method::Store => Origin::Raw(raw + from),
-                    Method::Fill => Origin::Fill(first),
-                    Method::Lz77 | Method::Bwt => Origin::Contents(number as u32, from),
-                };
-                let bytes = want.within.len() as u32;
-                let (buffer, buffer_end) = (want.buffer.id(), want.buffer.end());
-                parts.push(Part { origin, bytes, buffer, buffer_end, at: want.at });
-            }
+        for (number, &(at, raw, Seen { first, .. })) in uploaded.iter().enumerate() {
+            let method = blocks[at].header.method;
+            parts.extend((sending.parts_of)(at, &|from| match method {
+                Method::Store => Origin::Raw(raw + from),
+                Method::Fill => Origin::Fill(first),
+                Method::Lz77 | Method::Bwt => Origin::Contents(number as u32, from),
+            }));
         }
         decoder.submit(&raws, &mut parts)?;
-        let sent = |(at, ..): (usize, u32, u8)| {
+        let sent = |(at, ..): (usize, u32, Seen)| {
             let BlockHeader { payload_crc, content_crc, .. } = blocks[at].header;
-            Sent { at, payload_crc, content_crc }
+            Sent { purpose: (sending.purpose)(at), payload_crc, content_crc }
         };
         let blocks = uploaded.into_iter().map(sent).collect();
         flight.submitted.push(Submitted { key, blocks });
@@ -339,16 +303,16 @@ impl<'c> Lane<'c> {
     fn run_halves(
         &mut self,
         key: Key,
-        (blocks, some): (&[LaneBlock<'_>], &[usize]),
+        some: &[usize],
+        sending: &mut Sending<'_, '_>,
         flight: &mut Flight,
-        claim: &mut Claim<'_>,
     ) -> Result<(), CoderError> {
         let (before, after) = some.split_at(some.len() / 2);
         if before.is_empty() {
             return Ok(());
         }
-        self.run_decoder(key, (blocks, before), flight, claim)?;
-        self.run_decoder(key, (blocks, after), flight, claim)
+        self.run_decoder(key, before, sending, flight)?;
+        self.run_decoder(key, after, sending, flight)
     }
 
     /// Moves what is wanted of a block to its place, whose contents the CPU has decoded. Their length is a multiple of 4.
@@ -365,22 +329,17 @@ impl<'c> Lane<'c> {
             CoderError::Device(error) => error,
             CoderError::Plan(error) => DeviceError::Unsupported(error.to_string()),
         };
-        let most = self.core.batch_of(Pipeline::Store, block_len).max(1);
-        let key = |blocks| (Pipeline::Store, block_len, blocks);
-        match self.make_decoder(key(most)) {
-            Err(CoderError::Device(DeviceError::OutOfMemory { .. })) => self.make_decoder(key(1)),
+        let most = self.core.batch_of(RangeTask::Move, block_len).max(1);
+        let key = |blocks| (RangeTask::Move, block_len, blocks);
+        match self.make_decoder(key(most), None) {
+            Err(CoderError::Device(DeviceError::OutOfMemory { .. })) => {
+                self.make_decoder(key(1), None)
+            }
             made => made,
         }
         .map_err(failed)?;
         let Some((_, decoder)) = self.decoders.front_mut() else { return Ok(()) };
-        let part = |want: &Want| Part {
-            origin: Origin::Raw(want.within.start as u32),
-            bytes: want.within.len() as u32,
-            buffer: want.buffer.id(),
-            buffer_end: want.buffer.end(),
-            at: want.at,
-        };
-        let mut parts: Vec<_> = wants.iter().map(part).collect();
+        let mut parts: Vec<_> = wants.iter().map(|want| part_of(want, &Origin::Raw)).collect();
         let fill = &mut |into: &mut [u8]| into.copy_from_slice(contents);
         let uploaded = decoder.upload_with(0, (contents.len(), 0), fill);
         let placed = uploaded.and_then(|()| decoder.submit(&[], &mut parts));
@@ -389,6 +348,13 @@ impl<'c> Lane<'c> {
             self.settle();
         }
         done.map(drop).map_err(failed)
+    }
+
+    /// After an error: drops all decoders, when what they have in hand has ended.
+    pub(super) fn drop_all(&mut self, flight: &mut Flight) {
+        // It may end well.
+        let _ = self.collect(flight);
+        self.settle();
     }
 
     /// After an error: waits for what was submitted before it, and drops what it was submitted with.
@@ -401,28 +367,40 @@ impl<'c> Lane<'c> {
         self.decoders.clear();
     }
 
-    /// Puts the decoder for `key` first.
-    fn make_decoder(&mut self, key: Key) -> Result<(), CoderError> {
+    /// Puts the decoder for `key` first. Others, except the one for `kept`, go if their memory is needed.
+    fn make_decoder(&mut self, key: Key, kept: Option<Key>) -> Result<(), CoderError> {
         if let Some(at) = self.decoders.iter().position(|(own, _)| *own == key) {
-            self.decoders.swap(0, at);
+            self.decoders.make_contiguous()[..=at].rotate_right(1);
             return Ok(());
         }
         if !self.is_open {
             return Err(CoderError::Device(unprepared()));
         }
-        let most = if self.core.only_prepared() { MAX_PREPARED } else { MAX_DECODERS };
-        self.decoders.truncate(most - 1);
-        let (pipeline, block_len, blocks) = key;
         let core = self.core;
+        let (task, block_len, blocks) = key;
+        let most = if core.only_prepared() { MAX_PREPARED } else { MAX_DECODERS };
+        // What has been prepared cannot be made again.
+        let budget = if core.only_prepared() { u64::MAX } else { core.lane_budget() };
+        let room = budget.saturating_sub(core.memory_of(key));
+        let taken = |decoders: &VecDeque<(Key, RangeDecoder<'_>)>| {
+            decoders.iter().map(|(_, decoder)| decoder.memory()).sum::<u64>()
+        };
+        while self.decoders.len() >= most || taken(&self.decoders) > room {
+            let Some(last) = self.decoders.iter().rposition(|(own, _)| Some(*own) != kept) else {
+                break;
+            };
+            self.decoders.remove(last);
+        }
         let queue = match &self.queue {
             Some(queue) => queue.clone(),
             None => self.queue.insert(SharedQueue::new(core.pool().queue()?)).clone(),
         };
         let make =
-            || RangeDecoder::new(core.pool(), Box::new(queue.clone()), pipeline, block_len, blocks);
+            || RangeDecoder::new(core.pool(), Box::new(queue.clone()), task, block_len, blocks);
         let decoder = match make() {
             Err(CoderError::Device(DeviceError::OutOfMemory { .. })) => {
-                self.release();
+                self.decoders.retain(|(own, _)| Some(*own) == kept);
+                core.pool().trim();
                 make()
             }
             made => made,
@@ -442,21 +420,28 @@ impl<'c> Lane<'c> {
         done
     }
 
-    /// Makes what decoding blocks of up to `block_len` bytes of `pipelines` needs.
+    /// Makes what `tasks` with blocks of up to `block_len` bytes need.
     ///
     /// # Errors
     /// Fails if the device does.
     pub(in crate::access) fn prepare(
         &mut self,
-        pipelines: &[Pipeline],
+        tasks: &[RangeTask],
         block_len: u32,
     ) -> Result<(), DeviceError> {
-        for pipeline in pipelines {
-            let most = self.core.batch_of(*pipeline, block_len);
-            if most == 0 {
-                continue;
-            }
-            let made = self.make_decoder((*pipeline, block_len, most)).and_then(|()| {
+        let mut keys: Vec<_> = tasks
+            .iter()
+            .map(|task| (*task, block_len, self.core.batch_of(*task, block_len)))
+            .collect();
+        if tasks.contains(&RangeTask::Restore) {
+            let of_sources =
+                TASKS.into_iter().filter(|task| *task == RangeTask::Move || tasks.contains(task));
+            keys.extend(
+                of_sources.map(|task| (task, block_len, self.core.sources_of(task, block_len))),
+            );
+        }
+        for key in keys.into_iter().filter(|(.., most)| *most > 0) {
+            let made = self.make_decoder(key, None).and_then(|()| {
                 // So it has pinned memory for all payloads.
                 let Some((_, decoder)) = self.decoders.front_mut() else { return Ok(()) };
                 let room = decoder.room() as usize;
@@ -490,8 +475,12 @@ impl<'c> Lane<'c> {
     }
 }
 
-/// The pipelines that decoders are made for. `Store` is for blocks that only have to be moved.
-const PIPELINES: [Pipeline; 3] = [Pipeline::Lzf, Pipeline::Bwt, Pipeline::Store];
+/// What is done with blocks that have a payload.
+const TASKS: [RangeTask; 3] =
+    [RangeTask::Decode(Pipeline::Lzf), RangeTask::Decode(Pipeline::Bwt), RangeTask::Move];
+
+/// Begins to decode some blocks of a batch, by their numbers.
+type Submit<'s, L> = dyn FnMut(&mut L, Range<usize>) -> Result<(), CoderError> + 's;
 
 impl Drop for Lane<'_> {
     fn drop(&mut self) {

@@ -16,15 +16,20 @@
 //!   payloads, and submits them. While one lane's batch is decoded, the worker reads the
 //!   other's. Few threads call the driver then, in which threads wait for each other. One that has to wait reads for
 //!   others (`readers`).
+//! - `flight` has a batch and what becomes of its blocks. Blocks with distant matches are put together on the device
+//!   (`restore`).
 //!
 //! The device checks what it decoded by the same checksums as the CPU. The CPU decodes what the device declines or gets
 //! wrong, and says what is wrong with a damaged block; its result is uploaded.
 
 mod buffer;
 mod compress;
+mod flight;
+mod kept;
 mod lane;
 mod payload;
 mod readers;
+mod restore;
 #[cfg(test)]
 mod tests;
 mod workers;
@@ -35,7 +40,8 @@ use std::time::Duration;
 
 pub use buffer::{DeviceBuffer, DeviceSliceMut};
 pub(super) use buffer::{OnDevice, SlicePlace};
-pub(super) use lane::{Flight, Lane, LaneBlock, Outcome, Want};
+pub(super) use flight::{Flight, LaneBatch, LaneBlock, Outcome, Piece, RestoredBlock, Want};
+pub(super) use lane::Lane;
 pub(super) use workers::{Core, Land, Requests, Run, Taken};
 
 use crate::gpu::device::{Device, DeviceError, NativeBuffer, NativeStream};

@@ -3,23 +3,24 @@
 use crc32c::{crc32c, crc32c_append, crc32c_combine};
 
 use crate::format::{BlockHeader, Method, Pipeline};
-use crate::gpu::coder::Needs;
+use crate::gpu::coder::{Needs, RangeTask};
 
-/// What a block needs; `None` if the device does not do it.
-pub(super) fn pipeline_of(header: &BlockHeader) -> Option<Pipeline> {
+/// What is to be done with a block; `None` if the device does not do it.
+pub(super) fn task_of(header: &BlockHeader) -> Option<RangeTask> {
     if header.own.is_some() {
         return None;
     }
     let fits = header.payload_len > 0 && header.payload_len <= header.content_len;
     match header.method {
-        Method::Lz77 if fits => Some(Pipeline::Lzf),
-        Method::Bwt if fits => Some(Pipeline::Bwt),
-        Method::Store | Method::Fill if fits && header.filters.is_none() => Some(Pipeline::Store),
+        Method::Lz77 if fits => Some(RangeTask::Decode(Pipeline::Lzf)),
+        Method::Bwt if fits => Some(RangeTask::Decode(Pipeline::Bwt)),
+        Method::Store | Method::Fill if fits && header.filters.is_none() => Some(RangeTask::Move),
         _ => None,
     }
 }
 
 /// What the host sees of a payload on its way.
+#[derive(Clone, Copy)]
 pub(super) struct Seen {
     pub(super) needs: Needs,
     /// Its first byte.
@@ -33,7 +34,10 @@ impl Seen {
         let first = payload.first().copied().unwrap_or_default();
         let (needs, is_right) = match header.method {
             Method::Lz77 | Method::Bwt => (Needs::of(payload, header.content_len as usize), true),
-            Method::Store => (Needs::default(), crc32c(payload) == header.content_crc),
+            Method::Store => {
+                let crcs = [header.payload_crc, header.content_crc];
+                (Needs::default(), crcs == [crc32c(payload); 2])
+            }
             Method::Fill => {
                 let is_right = crc32c(payload) == header.payload_crc
                     && crc_of_fill(first, header.content_len) == header.content_crc;

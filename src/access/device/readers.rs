@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::lane::{self, LaneBlock};
+use super::flight::{self, LaneBlock};
 use super::payload::Seen;
 use crate::access::SourceError;
 use crate::format::BlockHeader;
@@ -38,7 +38,7 @@ pub(super) fn read(memory: &mut [u8], blocks: &[LaneBlock<'_>], some: &[usize]) 
         start += len.next_multiple_of(16);
         rest = others;
     }
-    let read = |(number, read, from, into): (usize, &lane::Read<'_>, usize, &mut [u8])| {
+    let read = |(number, read, from, into): (usize, &flight::Read<'_>, usize, &mut [u8])| {
         read(from, into).err().map(|error| (number, error))
     };
     let failed: Vec<_> = pieces.into_par_iter().filter_map(read).collect();

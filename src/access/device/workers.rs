@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use rayon::ThreadPoolBuilder;
 
 use super::compress::Encoders;
+use super::kept::KeptSources;
+use super::lane::Key;
 use super::readers;
 use super::{DeviceMemoryOptions, Lane};
-use crate::format::Pipeline;
-use crate::gpu::coder::{RangeDecoder, max_blocks};
+use crate::gpu::coder::{RangeDecoder, RangeTask, max_blocks};
 use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{BufferId, Device, DeviceError, budget_now};
 
@@ -20,16 +21,18 @@ use crate::gpu::device::{BufferId, Device, DeviceError, budget_now};
 pub(in crate::access) struct Core {
     /// The device behind the pool, for the buffers of callers.
     device: Arc<dyn Device>,
-    pool: Pool<Arc<dyn Device>>,
+    pool: Arc<Pool<Arc<dyn Device>>>,
+    /// Own bytes that blocks may repeat.
+    kept: KeptSources,
     workers: usize,
     /// The lanes of a worker: one reads while another decodes.
     depth: usize,
-    /// Device memory of a lane's decoder, in bytes.
+    /// Device memory of a lane's decoders, in bytes.
     lane_budget: u64,
     /// Bytes of contents of a batch.
     batch: u64,
     /// What [`Self::batch_of`] has found.
-    batches: Mutex<HashMap<(Pipeline, u32), u32>>,
+    batches: Mutex<HashMap<(RangeTask, u32, bool), u32>>,
     /// How long workers keep what they do not use.
     idle: Duration,
     /// Whether lanes load and allocate only while they are being prepared.
@@ -150,6 +153,11 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const MIN_BUDGET: u64 = 512 << 20;
 /// The most blocks of a batch.
 const MAX_BATCH: u64 = 1024;
+/// The part of the memory in which own bytes are kept.
+const KEPT: u64 = 8;
+/// How many times as many bytes the sources of a batch may have that are decoded at once. Copies with small changes have two to
+/// three: the own bytes of a block, and the two blocks that most of it lies in.
+const SOURCES: u64 = 4;
 
 impl Core {
     pub(super) fn new(device: Arc<dyn Device>, options: &DeviceMemoryOptions) -> Arc<Self> {
@@ -162,12 +170,15 @@ impl Core {
         };
         // What is prepared for a kernel that runs is prepared once for each worker.
         let depth = if options.only_prepared { 1 } else { DEPTH };
+        let pool = Arc::new(Pool::new(Arc::clone(&device)));
+        let to_keep = if options.only_prepared { 0 } else { budget / KEPT };
         Arc::new(Self {
-            pool: Pool::new(Arc::clone(&device)),
+            kept: KeptSources::new(&pool, to_keep),
+            pool,
             device,
             workers,
             depth,
-            lane_budget: budget / (workers * depth) as u64,
+            lane_budget: (budget - to_keep) / (workers * depth) as u64,
             batch: options.batch,
             batches: Mutex::default(),
             idle: options.idle,
@@ -192,14 +203,31 @@ impl Core {
         self.lane_budget * self.lanes() as u64
     }
 
+    /// Own bytes that blocks may repeat.
+    pub(super) fn kept(&self) -> &KeptSources {
+        &self.kept
+    }
+
     /// Gives idle device memory back.
     pub(super) fn trim(&self) {
+        self.kept.clear();
         self.pool.trim();
     }
 
     /// The threads that compress.
     pub(super) fn encoders(&self) -> &Encoders {
         &self.encoders
+    }
+
+    /// Device memory of a lane's decoders, in bytes.
+    pub(super) fn lane_budget(&self) -> u64 {
+        self.lane_budget
+    }
+
+    /// Device memory of a decoder, in bytes, as the costs of the kernels predict.
+    pub(super) fn memory_of(&self, (task, block_len, blocks): Key) -> u64 {
+        let cost = RangeDecoder::cost_of_block(self.device.limits(), task, block_len);
+        cost.map_or(0, |cost| cost.memory * u64::from(blocks))
     }
 
     /// How long threads keep what they do not use.
@@ -220,7 +248,7 @@ impl Core {
     pub(super) fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
         match self.device.allocate(bytes) {
             Err(DeviceError::OutOfMemory { .. }) => {
-                self.pool.trim();
+                self.trim();
                 self.device.allocate(bytes)
             }
             allocated => allocated,
@@ -229,18 +257,29 @@ impl Core {
 
     /// The most blocks of up to `block_len` bytes that a lane decodes at once, as the costs of the kernels predict; 0 if
     /// the device declines them, or if not even one fits.
-    pub(in crate::access) fn batch_of(&self, pipeline: Pipeline, block_len: u32) -> u32 {
-        let mut known = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
-        *known
-            .entry((pipeline, block_len))
-            .or_insert_with(|| self.find_batch_of(pipeline, block_len))
+    pub(in crate::access) fn batch_of(&self, task: RangeTask, block_len: u32) -> u32 {
+        self.most_at_once(task, block_len, false)
     }
 
-    fn find_batch_of(&self, pipeline: Pipeline, block_len: u32) -> u32 {
+    /// The same for blocks that a batch of blocks to restore consists of.
+    pub(super) fn sources_of(&self, task: RangeTask, block_len: u32) -> u32 {
+        self.most_at_once(task, block_len, true)
+    }
+
+    fn most_at_once(&self, task: RangeTask, block_len: u32, of_sources: bool) -> u32 {
+        let mut known = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        let find = || self.find_most_at_once(task, block_len, of_sources);
+        *known.entry((task, block_len, of_sources)).or_insert_with(find)
+    }
+
+    fn find_most_at_once(&self, task: RangeTask, block_len: u32, of_sources: bool) -> u32 {
         let limits = self.device.limits();
-        let Ok(cost) = RangeDecoder::cost_of_block(limits, pipeline, block_len) else { return 0 };
-        let wanted = (self.batch / u64::from(block_len.max(1))).clamp(1, MAX_BATCH);
-        let in_memory = self.lane_budget / cost.memory.max(1);
+        let Ok(cost) = RangeDecoder::cost_of_block(limits, task, block_len) else { return 0 };
+        let bytes = if of_sources { SOURCES * self.batch } else { self.batch };
+        let wanted = (bytes / u64::from(block_len.max(1))).clamp(1, MAX_BATCH);
+        // Blocks to restore and their sources are in memory together.
+        let shares = if of_sources || task == RangeTask::Restore { 2 } else { 1 };
+        let in_memory = self.lane_budget / shares / cost.memory.max(1);
         let in_buffer = limits.max_buffer / cost.largest_buffer.max(1);
         let counted = u64::from(max_blocks(block_len));
         wanted.min(in_memory).min(in_buffer).min(counted) as u32
@@ -358,7 +397,10 @@ impl Core {
                     begun = land.map(|land| Begun { land, lane, is_urgent });
                 }
                 Next::Land => self.land(&mut lanes, &mut begun),
-                Next::Idle => lanes.iter_mut().for_each(Lane::release_all),
+                Next::Idle => {
+                    self.kept.clear();
+                    lanes.iter_mut().for_each(Lane::release_all);
+                }
                 Next::Closed => return self.land(&mut lanes, &mut begun),
             }
             if is_busy && begun.as_ref().is_none_or(|begun| begun.is_urgent) {

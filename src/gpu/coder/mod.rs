@@ -37,7 +37,7 @@ pub use super::model::plan::PlanError;
 pub use super::model::predict::StageTime;
 pub use super::stages::lz77_decode::Needs;
 pub use decoder::{DecodedBlock, Decoder, PayloadPlace};
-pub(crate) use range_decoder::{Origin, Part, RangeDecoder, RawBlock, max_blocks};
+pub(crate) use range_decoder::{Origin, Part, RangeDecoder, RangeTask, RawBlock, max_blocks};
 pub use work::Encoding;
 pub(crate) use work::Work;
 

@@ -7,6 +7,10 @@
 //!
 //! Everything after the upload is one piece of work for the device. So the caller waits once for each batch, and several
 //! decoders can have a batch in flight each. Blocks that need no decoding are uploaded to `contents`.
+//!
+//! A block with distant matches takes two decoders with the same queue. One decodes the own bytes that it consists of, and
+//! moves them to the `contents` of the other, which [restores](RangeTask::Restore) such blocks: it computes the checksums of
+//! their contents, and moves the parts that are wanted.
 
 use super::batch::Batch;
 use super::{CoderError, DecodedBlock};
@@ -18,12 +22,26 @@ use crate::gpu::model::plan::{Plan, PlanError, Run, Shape};
 use crate::gpu::stages::filter::{ModuleStep, Undoing};
 use crate::gpu::stages::job::{Job, JobResult, Undo};
 use crate::gpu::stages::lz77_decode::Needs;
-use crate::gpu::stages::moves::{self, Ends, MOVES_PER_BLOCK, Move};
+use crate::gpu::stages::moves::{self, Ends, Move};
 use crate::gpu::stages::pipelines;
+
+/// What a decoder does with the blocks of its batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum RangeTask {
+    /// Decodes payloads of this pipeline, which is not [`Pipeline::Store`].
+    Decode(Pipeline),
+    /// Moves what was uploaded.
+    Move,
+    /// Moves contents that other decoders have put together. Its blocks have no payloads.
+    Restore,
+}
 
 /// Decodes batches, each to any places.
 pub(crate) struct RangeDecoder<'d> {
     batch: Batch<'d>,
+    task: RangeTask,
+    /// The most moves of one dispatch.
+    most_moves: usize,
     /// The buffer that payloads are uploaded to, and its size in bytes.
     into: &'static str,
     room: u64,
@@ -31,8 +49,8 @@ pub(crate) struct RangeDecoder<'d> {
     still_filtered: Vec<bool>,
 }
 
-/// A payload that was uploaded.
-#[derive(Debug, Clone, Copy)]
+/// A block of a batch: a payload that was uploaded, or contents to restore, which have none.
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RawBlock {
     /// Its offset: a multiple of 16.
     pub(crate) payload_start: u32,
@@ -55,6 +73,8 @@ pub(crate) enum Origin {
     Contents(u32, u32),
     /// The bytes that were uploaded, from this offset on.
     Raw(u32),
+    /// A buffer with so many bytes, from this offset on.
+    Buffer(BufferId, u32, u32),
     /// This byte, repeated.
     Fill(u8),
 }
@@ -82,42 +102,48 @@ struct PlaceRun {
     buffer: BufferId,
 }
 
-/// The plan for blocks of `pipeline`. With [`Pipeline::Store`] there is nothing to decode.
 fn plan(
     limits: &Limits,
-    pipeline: Pipeline,
+    task: RangeTask,
     shape: Shape,
     needs: Needs,
     modules: &[ModuleStep],
 ) -> Result<Plan, PlanError> {
-    match pipeline {
-        Pipeline::Store => pipelines::moves_alone(shape),
-        _ => pipelines::decode_and_move(limits, pipeline, shape, needs, modules),
+    match task {
+        RangeTask::Decode(pipeline) => {
+            pipelines::decode_and_move(limits, pipeline, shape, needs, modules)
+        }
+        RangeTask::Move => pipelines::moves_alone(shape),
+        RangeTask::Restore => pipelines::restore(limits, shape),
     }
 }
 
 impl<'d> RangeDecoder<'d> {
-    /// Makes a decoder for up to `blocks` blocks of `pipeline` at once, each with up to `block_len` bytes of contents, with a
-    /// queue of `device`. [`Pipeline::Store`] is for blocks that only have to be moved.
+    /// Makes a decoder for up to `blocks` blocks at once, each with up to `block_len` bytes of contents, with a queue of
+    /// `device`.
     ///
     /// # Errors
     /// Fails if the device cannot run the decoder, or has too little memory.
     pub(crate) fn new(
         device: &'d dyn Device,
         queue: Box<dyn Queue + 'd>,
-        pipeline: Pipeline,
+        task: RangeTask,
         block_len: u32,
         blocks: u32,
     ) -> Result<Self, CoderError> {
         let planner = Box::new(move |limits: &Limits, shape, needs, modules: &[ModuleStep]| {
-            plan(limits, pipeline, shape, needs, modules)
+            plan(limits, task, shape, needs, modules)
         });
         let shape = Shape::new(blocks, block_len);
         let batch = Batch::in_queue(device, Some(queue), shape, &[], planner)?;
-        let into = if pipeline == Pipeline::Store { "contents" } else { "payload" };
+        let into = match task {
+            RangeTask::Decode(_) => "payload",
+            RangeTask::Move | RangeTask::Restore => "contents",
+        };
         let buffer = batch.plan.buffers.iter().find(|buffer| buffer.name == into);
         let room = buffer.map_or(0, |buffer| buffer.bytes);
-        Ok(Self { batch, into, room, still_filtered: Vec::new() })
+        let most_moves = moves::most(&batch.plan);
+        Ok(Self { batch, task, most_moves, into, room, still_filtered: Vec::new() })
     }
 
     /// The cost of one block. Batches are sized by it.
@@ -126,15 +152,14 @@ impl<'d> RangeDecoder<'d> {
     /// Fails like [`Self::new`], except for errors of the device.
     pub(crate) fn cost_of_block(
         limits: &Limits,
-        pipeline: Pipeline,
+        task: RangeTask,
         block_len: u32,
     ) -> Result<BlockCost, CoderError> {
-        let plan = |shape| plan(limits, pipeline, shape, Needs::default(), &[]);
+        let plan = |shape| plan(limits, task, shape, Needs::default(), &[]);
         Ok(BlockCost::of(plan, block_len)?)
     }
 
     /// Bytes of device memory that this decoder takes.
-    #[cfg(test)]
     pub(crate) fn memory(&self) -> u64 {
         self.batch.memory.bytes()
     }
@@ -148,6 +173,24 @@ impl<'d> RangeDecoder<'d> {
     /// How many bytes can be uploaded for a batch.
     pub(crate) fn room(&self) -> u64 {
         self.room
+    }
+
+    /// The part that goes to the contents of block `block`, from their byte `at` on, to be restored there. The decoder
+    /// is for [`RangeTask::Restore`].
+    pub(crate) fn restored_part(
+        &self,
+        origin: Origin,
+        bytes: u32,
+        (block, at): (u32, u32),
+    ) -> Part {
+        let at = u64::from(block) * u64::from(self.batch.most.slot) + u64::from(at);
+        Part {
+            origin,
+            bytes,
+            buffer: self.batch.memory.named(self.into),
+            buffer_end: self.room,
+            at,
+        }
     }
 
     /// Sets what undoes the modules of the next batches' blocks, by their numbers.
@@ -243,13 +286,13 @@ impl<'d> RangeDecoder<'d> {
         let source = |part: &Part| match part.origin {
             Origin::Contents(..) => contents.unwrap_or(uploaded),
             Origin::Raw(_) | Origin::Fill(_) => uploaded,
+            Origin::Buffer(buffer, ..) => buffer,
         };
         let run_of = |part: &Part| (part.buffer.0, source(part).0);
         parts.sort_by_key(run_of);
-        let most_at_once = most.blocks as usize * MOVES_PER_BLOCK;
         let mut runs = Vec::new();
         for run in parts.chunk_by(|a, b| run_of(a) == run_of(b)) {
-            for some in run.chunks(most_at_once) {
+            for some in run.chunks(self.most_moves) {
                 let Some(first) = some.first() else { continue };
                 let moves: Vec<_> = some
                     .iter()
@@ -257,14 +300,19 @@ impl<'d> RangeDecoder<'d> {
                         Origin::Contents(block, offset) => {
                             Move::new(block * slot + offset, part.bytes, part.at)
                         }
-                        Origin::Raw(offset) => Move::new(offset, part.bytes, part.at),
+                        Origin::Raw(offset) | Origin::Buffer(_, _, offset) => {
+                            Move::new(offset, part.bytes, part.at)
+                        }
                         Origin::Fill(byte) => Move::fill(byte, part.bytes, part.at),
                     })
                     .collect();
                 let longest = some.iter().map(|part| part.bytes).max().unwrap_or(0);
-                let from_contents = matches!(first.origin, Origin::Contents(..));
                 let ends = Ends {
-                    source: if from_contents { most.blocks * slot } else { self.room as u32 },
+                    source: match first.origin {
+                        Origin::Contents(..) => most.blocks * slot,
+                        Origin::Buffer(_, bytes, _) => bytes,
+                        Origin::Raw(_) | Origin::Fill(_) => self.room as u32,
+                    },
                     destination: first.buffer_end,
                 };
                 let run = moves::run(some.len() as u32, longest, ends);
@@ -303,7 +351,8 @@ impl<'d> RangeDecoder<'d> {
             return Ok(Vec::new());
         }
         let block = |(result, is_filtered): (&JobResult, &bool)| DecodedBlock {
-            is_decoded: result.status == 0,
+            // Blocks without payloads get no status.
+            is_decoded: self.task == RangeTask::Restore || result.status == 0,
             payload_crc: result.payload_crc,
             content_crc: result.content_crc,
             is_filtered: *is_filtered,

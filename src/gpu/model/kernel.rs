@@ -149,7 +149,9 @@ kernels! {
     /// The prefix doubling of the forward BWT.
     BWT_SORT_REFINE = "bwt/sort_refine";
     /// CRC-32C of contents and payloads.
-    CRC32C = "batch/crc32c";
+    CRC32C = "batch/crc32c": "both";
+    /// CRC-32C of contents alone.
+    CRC32C_OF_CONTENTS = "batch/crc32c": "contents";
     /// Applies filters.
     FILTER_FORWARD = "filter/forward";
     /// Undoes filters that change each element by itself, where elements have not just moved.

@@ -3,7 +3,7 @@
 
 use crate::gpu::device::Limits;
 use crate::gpu::model::cost::CostError;
-use crate::gpu::model::kernel::{COMPACT, CRC32C};
+use crate::gpu::model::kernel::{COMPACT, CRC32C, CRC32C_OF_CONTENTS, Kernel};
 use crate::gpu::model::plan::{Plan, Run, Step};
 
 /// Work items per workgroup that computes checksums. The kernel's constants are computed for this number.
@@ -26,6 +26,8 @@ pub enum Direction {
     Encode,
     /// From payloads to contents.
     Decode,
+    /// From decoded blocks to the contents of others. There are no payloads, and jobs say that they have 0 bytes.
+    Restore,
 }
 
 /// Adds steps that write the CRC-32C of each block's contents and payload to `results`. Add them after the steps that
@@ -51,20 +53,28 @@ pub(crate) fn add_checksums_by(
     direction: Direction,
     piece_units: u32,
 ) -> Result<(), CostError> {
-    let names = ["jobs", "results", "contents", "payload", "crc_pieces"];
+    let (kernel, payload, pieces): (&'static Kernel, _, _) = match direction {
+        Direction::Restore => (&CRC32C_OF_CONTENTS, "no_payload", "content_pieces"),
+        Direction::Encode | Direction::Decode => (&CRC32C, "payload", "crc_pieces"),
+    };
     let mut buffers = Vec::new();
-    for name in names {
-        buffers.push(plan.buffer(&CRC32C, name)?);
+    for name in ["jobs", "results", "contents", payload, pieces] {
+        buffers.push(plan.buffer(kernel, name)?);
     }
     let shape = plan.shape;
     let contents_count = shape.slot.div_ceil(piece_units * UNIT_BYTES);
-    let payload_count = (shape.slot + 256).div_ceil(piece_units * UNIT_BYTES);
-    let decoding = u32::from(direction == Direction::Decode);
+    let payload_count = match direction {
+        Direction::Restore => 0,
+        Direction::Encode | Direction::Decode => {
+            (shape.slot + 256).div_ceil(piece_units * UNIT_BYTES)
+        }
+    };
+    let decoding = u32::from(direction != Direction::Encode);
     let args = vec![shape.blocks, shape.slot, contents_count, payload_count, decoding];
     let run = |entry, buffers, groups, threads| {
         Step::Run(Run {
             stage: "checksum",
-            kernel: &CRC32C,
+            kernel,
             entry,
             defines: vec![("PIECE_UNITS", piece_units)],
             buffers,
@@ -178,7 +188,7 @@ mod tests {
                         results[b].payload_len = coded.len() as u32;
                         b * (slot + 256)
                     }
-                    Direction::Decode => {
+                    Direction::Decode | Direction::Restore => {
                         job.payload_len = coded.len() as u32;
                         job.payload_start = (filled / 16) as u32;
                         let start = filled;
@@ -247,6 +257,18 @@ mod tests {
             for (direction, piece_units) in BOTH.into_iter().zip([4, 26]) {
                 let results = batch.checksums(device, direction, piece_units);
                 assert_eq!(batch.wrong(&results, direction), [0usize; 0], "{direction:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn checksums_of_contents_alone() {
+        let sizes = [1 << 20, 700_001, 133_121, 5121, 4096, 3, 1];
+        let batch = KnownBatch::new(&sizes.map(|len| (len, 0)));
+        each_device(|device| {
+            for piece_units in PIECE_UNITS {
+                let results = batch.checksums(device, Direction::Restore, piece_units);
+                assert_eq!(batch.wrong(&results, Direction::Restore), [0usize; 0], "{piece_units}");
             }
         });
     }

@@ -41,10 +41,13 @@ impl Move {
     }
 }
 
-/// The most moves of one dispatch, for each block of the batch: the size of the buffer `moves`.
-pub(crate) const MOVES_PER_BLOCK: usize = 4;
+/// The most moves of one dispatch of `plan`: as many as its buffer `moves` holds.
+pub(crate) fn most(plan: &Plan) -> usize {
+    let moves = plan.buffers.iter().find(|buffer| buffer.name == "moves");
+    moves.map_or(0, |moves| moves.bytes as usize / size_of::<Move>())
+}
 
-/// Adds the buffer `contents`, for blocks that only have to be moved.
+/// Adds the buffer `contents`, for contents that no step makes.
 ///
 /// # Errors
 /// Fails if the kernel's cost is wrong.

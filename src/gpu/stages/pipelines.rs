@@ -129,6 +129,13 @@ pub(crate) fn decode_and_move(
     runnable(plan, limits)
 }
 
+/// A plan for blocks that moves of other plans put together in `contents`: it computes their checksums.
+pub(crate) fn restore(limits: &Limits, shape: Shape) -> Result<Plan, PlanError> {
+    let mut plan = moves_alone(shape)?;
+    add_checksums(&mut plan, limits, Direction::Restore)?;
+    runnable(plan, limits)
+}
+
 /// A plan without steps, for moves alone.
 pub(crate) fn moves_alone(shape: Shape) -> Result<Plan, PlanError> {
     let mut plan = Plan::new(shape);

@@ -24,10 +24,11 @@ use crate::gpu::device::{Api, Device, Kind, Limits, Queue};
 use crate::gpu::model::cost::{CostError, Formula, KernelCost};
 use crate::gpu::model::kernel::{ALL, Kernel};
 use crate::gpu::model::plan::{Plan, Shape, Step};
+use crate::gpu::stages::checksum;
 use crate::gpu::stages::filter;
 use crate::gpu::stages::job::{Job, Undo};
 use crate::gpu::stages::lz77_decode::Needs;
-use crate::gpu::stages::moves::{MOVES_PER_BLOCK, Move};
+use crate::gpu::stages::moves::{self, Move};
 use crate::gpu::stages::pipelines;
 use crate::pipeline::Level;
 use crate::test_data::{mixture, noise};
@@ -197,6 +198,21 @@ impl Extents {
         self.run(device, "undo filters", &plan, &inputs);
     }
 
+    /// Checks contents alone.
+    fn check_contents(&mut self, device: &dyn Device, (len, blocks): (u32, u32)) {
+        let mut plan = Plan::new(Shape::new(blocks, len));
+        checksum::add_checksums_by(&mut plan, checksum::Direction::Restore, 4).unwrap();
+        let jobs = vec![Job { content_len: len, ..Job::default() }; blocks as usize];
+        let contents = noise(11, (blocks * len) as usize, 256);
+        let no_payload = vec![0; 4 * blocks as usize];
+        let inputs = [
+            ("jobs", bytemuck::cast_slice(&jobs)),
+            ("contents", &contents[..]),
+            ("no_payload", &no_payload),
+        ];
+        self.run(device, "check contents", &plan, &inputs);
+    }
+
     /// Moves full blocks out of `contents`, by as many moves as there can be.
     fn moves(&mut self, device: &dyn Device, (len, blocks): (u32, u32)) {
         let shape = Shape::new(blocks, len);
@@ -204,7 +220,7 @@ impl Extents {
         let mut all: Vec<_> = (0..blocks)
             .map(|b| Move::new(b * len, len, u64::from(b) * u64::from(len + 256)))
             .collect();
-        all.resize(all.len() * MOVES_PER_BLOCK, Move { reserved: [!0; 3], ..Move::default() });
+        all.resize(moves::most(&plan), Move { reserved: [!0; 3], ..Move::default() });
         let contents = noise(9, (blocks * len) as usize, 256);
         let inputs = [("moves", bytemuck::cast_slice(&all)), ("contents", &contents[..])];
         self.run(device, "moves", &plan, &inputs);
@@ -310,6 +326,8 @@ fn measured(device: &dyn Device) -> Extents {
 
     extents.undo_filters(device, (tiny as u32, 64));
     extents.undo_filters(device, (large as u32, 1));
+    extents.check_contents(device, (tiny as u32, 64));
+    extents.check_contents(device, (large as u32, 1));
     extents.moves(device, (tiny as u32, 64));
     extents.moves(device, (large as u32, 1));
 

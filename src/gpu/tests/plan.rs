@@ -33,7 +33,9 @@ fn stage(append: impl Fn(&mut Plan, &Limits) -> Result<(), PlanError> + 'static)
 /// Every builder of plans, with a name.
 pub(in crate::gpu) fn builders() -> Vec<(String, Builder)> {
     let mut all: Vec<(String, Builder)> = Vec::new();
-    for direction in [checksum::Direction::Encode, checksum::Direction::Decode] {
+    for direction in
+        [checksum::Direction::Encode, checksum::Direction::Decode, checksum::Direction::Restore]
+    {
         let add = move |plan: &mut Plan, limits: &Limits| {
             Ok(checksum::add_checksums(plan, limits, direction)?)
         };

@@ -4,7 +4,7 @@ use super::testing::{GARBAGE, PATIENCE, each_device};
 use crate::codec::Recipe;
 use crate::codec::filter::{Context, FilterChain, apply};
 use crate::format::{Method, Pipeline};
-use crate::gpu::coder::{CoderError, Origin, Part, RangeDecoder, RawBlock};
+use crate::gpu::coder::{CoderError, Origin, Part, RangeDecoder, RangeTask, RawBlock};
 use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{BufferId, Device};
 use crate::gpu::model::plan::PlanError;
@@ -64,7 +64,7 @@ impl Drop for Destination<'_> {
 fn bytes_move_from_anywhere_to_anywhere() {
     each_device(|device| {
         let mut decoder =
-            RangeDecoder::new(device, device.queue().unwrap(), Pipeline::Store, 40_000, 3).unwrap();
+            RangeDecoder::new(device, device.queue().unwrap(), RangeTask::Move, 40_000, 3).unwrap();
         let raw = noise(5, decoder.room() as usize, 256);
         decoder.upload_with(0, (raw.len(), 0), &mut |into| into.copy_from_slice(&raw)).unwrap();
         let mut numbers = Numbers(7);
@@ -192,7 +192,13 @@ fn ranges_of_blocks_of_every_level_and_filter() {
             }
             let queue = device.queue().unwrap();
             let count = lens.len() as u32;
-            let made = RangeDecoder::new(&device, queue, pipeline.unwrap(), 70_000, count);
+            let made = RangeDecoder::new(
+                &device,
+                queue,
+                RangeTask::Decode(pipeline.unwrap()),
+                70_000,
+                count,
+            );
             let mut decoder = match made {
                 Err(CoderError::Plan(PlanError::Declined(why))) => {
                     println!("{name}: declined: {why}");

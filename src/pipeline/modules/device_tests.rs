@@ -6,7 +6,7 @@ use super::ready::FilterModule;
 use super::{FrameModules, Modules};
 use crate::codec::filter::FilterChain;
 use crate::format::{BlockHeader, ModuleTable, Pipeline};
-use crate::gpu::coder::{Buffers, Decoder, Needs, Origin, Part, RangeDecoder, RawBlock};
+use crate::gpu::coder::{Buffers, Decoder, Needs, Origin, Part, RangeDecoder, RangeTask, RawBlock};
 use crate::gpu::device::Device;
 use crate::gpu::device::pool::Pool;
 use crate::gpu::model::plan::Shape;
@@ -171,7 +171,8 @@ fn range_decoders_undo_what_modules_did() {
     each_device(|device| {
         let pool = Pool::new(device);
         let queue = pool.queue().unwrap();
-        let decoder = RangeDecoder::new(&pool, queue, Pipeline::Lzf, longest, count);
+        let decoder =
+            RangeDecoder::new(&pool, queue, RangeTask::Decode(Pipeline::Lzf), longest, count);
         let mut decoder = decoder.unwrap();
         decoder.set_modules(modules.on_devices());
         let fill = &mut |into: &mut [u8]| into.copy_from_slice(&payloads);
@@ -202,7 +203,9 @@ fn range_decoders_undo_what_modules_did() {
             assert!(own == sample.contents, "block {number}");
             assert_eq!(block.content_crc, sample.coded.content_crc);
         }
-        let cost = RangeDecoder::cost_of_block(device.limits(), Pipeline::Lzf, longest).unwrap();
+        let cost =
+            RangeDecoder::cost_of_block(device.limits(), RangeTask::Decode(Pipeline::Lzf), longest)
+                .unwrap();
         let predicted = cost.memory * u64::from(count);
         assert_eq!((decoder.memory(), pool.high_water()), (predicted, predicted));
         decoder.set_modules(&[]);

@@ -3,6 +3,7 @@
 //! | module | |
 //! |---|---|
 //! | `ranges` | ranges of every kind of archive, to every kind of destination |
+//! | `restored` | archives whose blocks repeat others, or themselves |
 //! | `faults` | damaged archives, reads that are given up, and devices that fail |
 //! | `modules` | archives whose frames have modules |
 //! | `workers` | what the threads of a device take, keep and prepare |
@@ -15,6 +16,7 @@ mod faults;
 #[cfg(feature = "modules")]
 mod modules;
 mod ranges;
+mod restored;
 mod workers;
 
 use std::sync::Arc;

@@ -84,24 +84,6 @@ fn every_kind_of_frame() {
     });
 }
 
-/// The CPU restores blocks that repeat earlier ones, and the device gets their contents.
-#[test]
-fn blocks_that_repeat_others() {
-    let part = contents(300_000);
-    let contents = [&part[..], &part[..200_000], &noise(5, 50_000, 9), &part].concat();
-    let options = Options::new().block_size(1 << 16).long_distance(1 << 20);
-    let (_, archive) = archive_of(crate::compress(&contents, &options).unwrap());
-    each_static_device(|device| {
-        let memory = memory_of(device);
-        let len = contents.len();
-        for range in [0..len, 400_000..400_100, 299_999..300_001, len - 77_777..len] {
-            check(&archive, &memory, &contents, (range, 3));
-        }
-        let statistics = archive.statistics();
-        assert!(statistics.blocks_by_device > 0 && statistics.blocks_by_cpu > 0, "{statistics:?}");
-    });
-}
-
 #[test]
 fn host_memory_stands_for_a_device() {
     let contents = contents(200_000);

@@ -11,7 +11,7 @@ use super::{
     wait_until,
 };
 use crate::access::{Archive, ArchiveError, ArchiveOptions, Priority, RangeRead, ReadOptions};
-use crate::gpu::coder::RangeDecoder;
+use crate::gpu::coder::{RangeDecoder, RangeTask};
 use crate::gpu::device::Api;
 use crate::gpu::tests::faulty::{Fault, Faulty};
 use crate::gpu::tests::testing::{Nothing, each_device, each_static_device};
@@ -67,12 +67,17 @@ fn memory_is_what_costs_predict() {
             let options = DeviceMemoryOptions::new().workers(2).memory(megabytes << 20);
             let core = Core::new(Arc::new(Nothing(device.limits().clone())), &options);
             for block_len in [1 << 15, 1 << 20, 1 << 24] {
-                for pipeline in [Pipeline::Lzf, Pipeline::Bwt, Pipeline::Store] {
-                    let blocks = core.batch_of(pipeline, block_len);
-                    let cost = RangeDecoder::cost_of_block(device.limits(), pipeline, block_len);
+                for task in [
+                    RangeTask::Decode(Pipeline::Lzf),
+                    RangeTask::Decode(Pipeline::Bwt),
+                    RangeTask::Move,
+                    RangeTask::Restore,
+                ] {
+                    let blocks = core.batch_of(task, block_len);
+                    let cost = RangeDecoder::cost_of_block(device.limits(), task, block_len);
                     let Ok(cost) = cost else { continue };
                     let taken = u64::from(blocks) * cost.memory;
-                    assert!(2 * taken <= megabytes << 20, "{pipeline} {block_len}: {taken}");
+                    assert!(2 * taken <= megabytes << 20, "{task:?} {block_len}: {taken}");
                 }
             }
         }

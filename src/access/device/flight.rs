@@ -1,0 +1,238 @@
+//! A batch of blocks for a lane, and what becomes of them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::buffer::OnDevice;
+use super::kept::{KeptSources, OwnBytes, SourceId};
+use super::lane::Key;
+use crate::access::SourceError;
+use crate::format::BlockHeader;
+use crate::gpu::coder::{DecodedBlock, Origin, Part};
+use crate::pipeline::modules::FrameModules;
+
+/// A part of a block's contents that somebody wants, and where.
+#[derive(Clone)]
+pub(in crate::access) struct Want {
+    /// Bytes of the contents.
+    pub(in crate::access) within: Range<usize>,
+    pub(in crate::access) buffer: Arc<OnDevice>,
+    /// Offset in that buffer.
+    pub(in crate::access) at: u64,
+}
+
+/// A block that a lane decodes.
+pub(in crate::access) struct LaneBlock<'w> {
+    /// Which block it is.
+    pub(in crate::access) id: SourceId,
+    /// Its header; of a block with distant matches, that of its own bytes.
+    pub(in crate::access) header: BlockHeader,
+    /// What runs the modules of its frame, if that has some.
+    pub(in crate::access) modules: Option<&'w FrameModules>,
+    /// Reads its payload from some byte on, as much as there is memory.
+    pub(in crate::access) read: Box<Read<'w>>,
+}
+
+pub(in crate::access) type Read<'w> =
+    dyn Fn(usize, &mut [u8]) -> Result<(), SourceError> + Sync + 'w;
+
+/// A block with distant matches, as what it consists of.
+pub(in crate::access) struct RestoredBlock {
+    /// Length of its contents.
+    pub(in crate::access) content_len: u32,
+    /// CRC-32C of its contents.
+    pub(in crate::access) content_crc: u32,
+    /// The pieces of its contents, in order.
+    pub(in crate::access) pieces: Vec<Piece>,
+}
+
+/// Bytes of a source.
+#[derive(Clone, Copy)]
+pub(in crate::access) struct Piece {
+    /// The number of the source.
+    pub(in crate::access) source: usize,
+    /// The first byte.
+    pub(in crate::access) from: u32,
+    /// Number of bytes.
+    pub(in crate::access) len: u32,
+}
+
+/// What a lane does at once. The blocks that are wanted have numbers: those of `blocks` come first, then those of `restored`.
+pub(in crate::access) struct LaneBatch<'w> {
+    /// The most bytes of contents of any block.
+    pub(in crate::access) block_len: u32,
+    /// The blocks that are wanted as they are decoded.
+    pub(in crate::access) blocks: Vec<LaneBlock<'w>>,
+    /// The blocks that others consist of.
+    pub(in crate::access) sources: Vec<LaneBlock<'w>>,
+    /// The blocks that consist of others.
+    pub(in crate::access) restored: Vec<RestoredBlock>,
+}
+
+impl LaneBatch<'_> {
+    /// How many blocks are wanted.
+    fn len(&self) -> usize {
+        self.blocks.len() + self.restored.len()
+    }
+}
+
+/// Tells what is wanted of the block with this number: from now on it may be written there.
+pub(in crate::access) type Claim<'w> = dyn FnMut(usize) -> Vec<Want> + 'w;
+
+/// What is wanted of the blocks of a batch. Each is claimed once, however often it is begun.
+pub(super) struct Wants<'c, 'w> {
+    claim: &'c mut Claim<'w>,
+    known: Vec<Option<Vec<Want>>>,
+}
+
+impl<'c, 'w> Wants<'c, 'w> {
+    pub(super) fn new(batch: &LaneBatch<'_>, claim: &'c mut Claim<'w>) -> Self {
+        Self { claim, known: std::iter::repeat_with(|| None).take(batch.len()).collect() }
+    }
+
+    /// What is wanted of a block.
+    pub(super) fn of(&mut self, number: usize) -> &[Want] {
+        self.known[number].get_or_insert_with(|| (self.claim)(number))
+    }
+}
+
+/// Where a byte of a block's contents is to be found.
+pub(super) type OriginOf<'o> = dyn Fn(u32) -> Origin + 'o;
+
+/// The parts to move of the block with a number.
+pub(super) type PartsOf<'s> = dyn FnMut(usize, &OriginOf<'_>) -> Vec<Part> + 's;
+
+/// Blocks on their way to decoders.
+pub(super) struct Sending<'s, 'w> {
+    /// The most bytes of contents of any block of the batch.
+    pub(super) block_len: u32,
+    pub(super) blocks: &'s [LaneBlock<'w>],
+    /// What the block with a number is decoded for.
+    pub(super) purpose: &'s dyn Fn(usize) -> Purpose,
+    /// The parts of its contents to move, each from the origin of its first byte.
+    pub(super) parts_of: &'s mut PartsOf<'s>,
+    /// The decoder that they go to, if they are pieces of blocks to restore.
+    pub(super) restorer: Option<Key>,
+}
+
+/// The part that somebody wants of a block, with the origin of its first byte.
+pub(super) fn part_of(want: &Want, origin: &OriginOf<'_>) -> Part {
+    Part {
+        origin: origin(want.within.start as u32),
+        bytes: want.within.len() as u32,
+        buffer: want.buffer.id(),
+        buffer_end: want.buffer.end(),
+        at: want.at,
+    }
+}
+
+/// What became of a block.
+pub(in crate::access) enum Outcome {
+    /// The CPU has to decode it.
+    Left,
+    /// Its contents are where they are wanted.
+    Done,
+    /// Its payload could not be read.
+    Unread(SourceError),
+}
+
+/// A batch that a lane has begun.
+pub(in crate::access) struct Flight {
+    /// What has become of each wanted block so far.
+    outcomes: Vec<Outcome>,
+    pub(super) submitted: Vec<Submitted>,
+    groups: Vec<Group>,
+}
+
+/// Blocks that are restored together.
+struct Group {
+    /// Their numbers.
+    members: Range<usize>,
+    /// How many of their sources have not been decoded.
+    missing: usize,
+    /// Own bytes in use, and whose they are: those that were kept, and new ones to keep.
+    own: Vec<(SourceId, Arc<OwnBytes>)>,
+}
+
+/// Blocks that a decoder has in hand.
+pub(super) struct Submitted {
+    pub(super) key: Key,
+    pub(super) blocks: Vec<Sent>,
+}
+
+/// One of them.
+pub(super) struct Sent {
+    pub(super) purpose: Purpose,
+    pub(super) payload_crc: u32,
+    pub(super) content_crc: u32,
+}
+
+/// What a block is decoded for.
+#[derive(Clone, Copy)]
+pub(super) enum Purpose {
+    /// It is the wanted block with this number.
+    Wanted(usize),
+    /// It is a source of the blocks of the group with this number.
+    Group(usize),
+}
+
+impl Flight {
+    pub(super) fn new(batch: &LaneBatch<'_>) -> Self {
+        let outcomes = std::iter::repeat_with(|| Outcome::Left).take(batch.len()).collect();
+        Self { outcomes, submitted: Vec::new(), groups: Vec::new() }
+    }
+
+    /// Notes that the wanted blocks `members` are restored from so many sources that are to be decoded, and from `own`, which is
+    /// then complete. Returns the number of their group.
+    pub(super) fn add_group(
+        &mut self,
+        members: Range<usize>,
+        sources: usize,
+        own: Vec<(SourceId, Arc<OwnBytes>)>,
+    ) -> usize {
+        self.groups.push(Group { members, missing: sources, own });
+        self.groups.len() - 1
+    }
+
+    /// Notes that the blocks of a group will not be restored with it.
+    pub(super) fn give_up(&mut self, group: usize) {
+        self.groups[group].members = 0..0;
+        self.groups[group].missing = 1;
+    }
+
+    /// Notes that the payload of a block could not be read.
+    pub(super) fn note_unread(&mut self, purpose: Purpose, error: SourceError) {
+        if let Purpose::Wanted(number) = purpose {
+            self.outcomes[number] = Outcome::Unread(error);
+        }
+    }
+
+    /// Notes what a decoder says of the blocks that it had in hand; nothing of blocks that were only moved.
+    pub(super) fn note(&mut self, blocks: Vec<Sent>, decoded: &[DecodedBlock]) {
+        for (number, Sent { purpose, payload_crc, content_crc }) in blocks.into_iter().enumerate() {
+            let is_right = decoded.get(number).is_none_or(|decoded| {
+                let found = (decoded.payload_crc, decoded.content_crc);
+                decoded.is_decoded && !decoded.is_filtered && found == (payload_crc, content_crc)
+            });
+            match purpose {
+                Purpose::Wanted(number) if is_right => self.outcomes[number] = Outcome::Done,
+                Purpose::Group(number) if is_right => self.groups[number].missing -= 1,
+                _ => {}
+            }
+        }
+    }
+
+    /// What became of each wanted block, when no decoder has one in hand. Own bytes that are right go to `kept`.
+    pub(super) fn end(mut self, kept: &KeptSources) -> Vec<Outcome> {
+        for Group { members, missing, own } in self.groups {
+            let outcomes = &mut self.outcomes[members];
+            if missing > 0 {
+                // The CPU finds out what is wrong.
+                outcomes.fill_with(|| Outcome::Left);
+            } else if outcomes.iter().all(|outcome| matches!(outcome, Outcome::Done)) {
+                own.into_iter().for_each(|(id, own)| kept.keep(id, own));
+            }
+        }
+        self.outcomes
+    }
+}
