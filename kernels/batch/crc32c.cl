@@ -19,7 +19,7 @@
 // }
 //
 // @pz_cost contents {
-//   threads: N/20480*32
+//   threads: max(N/20480*32, 64)
 //   passes: 2
 //   buffers: jobs=32, contents=N, no_payload=4, results=32, content_pieces=N/20480*4
 //   local_mem: 5760
