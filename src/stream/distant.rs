@@ -12,6 +12,20 @@ use crate::error::{Error, Place};
 use crate::format::{BlockHeader, Fault, FrameHeader};
 use crate::pipeline::buffer::{Buffer, Pool};
 
+/// The distant matches of a block with this header and so many own bytes; `list` is the list of them as it is stored.
+///
+/// # Errors
+/// The rule that the list breaks, or that the system has too little memory.
+pub(crate) fn matches_of(
+    header: &BlockHeader,
+    own_len: u32,
+    list: &[u8],
+) -> Result<Vec<DistantMatch>, Fault> {
+    let BlockHeader { number, content_len, .. } = *header;
+    let list = distant::decode::<Fault>(list, content_len)?;
+    distant::parse(&list, &Bounds { number, content_len, own_len })
+}
+
 /// A block whose contents are being restored.
 pub(crate) struct Restoring<'a> {
     header: &'a BlockHeader,
@@ -30,10 +44,8 @@ impl<'a> Restoring<'a> {
         contents: &'a mut [u8],
         place: Place,
     ) -> Result<Self, Error> {
-        let (number, content_len, own_len) = (header.number, header.content_len, own.len() as u32);
-        let bounds = Bounds { number, content_len, own_len };
-        let list = distant::decode::<Fault>(list, content_len).map_err(|fault| fault.at(place))?;
-        let matches = distant::parse::<Fault>(&list, &bounds).map_err(|fault| fault.at(place))?;
+        let matches =
+            matches_of(header, own.len() as u32, list).map_err(|fault| fault.at(place))?;
         distant::put_own(&matches, own, contents);
         distant::put_matches(&matches, 0, own, contents)
             .map_err(|malformed| Fault::from(malformed).at(place))?;

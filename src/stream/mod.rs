@@ -19,7 +19,7 @@ mod window;
 pub use bounded::{Bounded, Growing};
 pub use decoder::Decoder;
 pub(crate) use directory::{FrameEntry, read_directory};
-pub(crate) use distant::{Recent, Restoring};
+pub(crate) use distant::{Recent, Restoring, matches_of};
 pub(crate) use encoder::EncodeBasis;
 pub use encoder::{AutoFinishEncoder, Encoder};
 pub(crate) use frame_writer::FrameWriter;

@@ -118,7 +118,7 @@ impl Shared {
         found
     }
 
-    /// Reads what is missing of blocks. Without it, blocks are dropped, and `dropped` is told of each.
+    /// Reads what is missing of blocks. Those that cannot be read are dropped, and `dropped` is told of each.
     fn read_missing(
         &self,
         found: &mut Vec<Staged>,
@@ -148,8 +148,8 @@ impl Shared {
         }
     }
 
-    /// Reads blocks that the batch's blocks repeat, as [`stage`](Self::stage) does. Leaves out what cannot be read, or is
-    /// damaged.
+    /// Reads blocks that the batch's blocks repeat, which are in the order of the file, as [`stage`](Self::stage) does. Leaves
+    /// out what cannot be read, or is damaged.
     pub(super) fn open_others(&self, blocks: Vec<BlockId>) -> Vec<Opened> {
         let stage = |id: BlockId| {
             let block = self.loader.locate(&self.layout, id).ok()?;

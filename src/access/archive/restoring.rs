@@ -6,22 +6,18 @@ use super::Shared;
 use super::layout::BlockId;
 use super::on_the_way::Opened;
 use crate::access::device::{LaneBatch, LaneBlock, Piece, RestoredBlock};
-use crate::codec::distant::{self, Bounds, DistantMatch};
-use crate::format::{BlockHeader, Fault};
-
-/// The own bytes of a block: all of its contents, if it has no distant matches.
-struct OwnBytes {
-    /// Their header.
-    header: BlockHeader,
-    /// The list of the block's matches, which comes before their payload.
-    list: Vec<u8>,
-}
+use crate::codec::distant::{self, DistantMatch};
+use crate::format::BlockHeader;
+use crate::pipeline::buffer::zeroed;
+use crate::stream::matches_of;
 
 /// A block of a batch that repeats others, or itself.
 pub(super) struct Repeating {
     /// Its number in the batch.
     number: usize,
     id: BlockId,
+    /// The header of its own bytes.
+    own: BlockHeader,
     matches: Vec<DistantMatch>,
 }
 
@@ -32,32 +28,30 @@ impl Repeating {
     }
 }
 
+/// The block `id`, if it is among `blocks`, which are in the order of the file.
+fn find(blocks: &[Opened], id: BlockId) -> Option<&Opened> {
+    let at = blocks.binary_search_by_key(&id, |opened| opened.staged.block.id).ok()?;
+    blocks.get(at)
+}
+
 impl Shared {
     /// Finds the blocks of a batch that repeat others. It leaves out blocks whose lists are damaged or cannot be read: the
     /// CPU decodes those, and says what is wrong.
     pub(super) fn repeating(&self, opened: &[Opened]) -> Vec<Repeating> {
-        let repeating = |(number, opened): (usize, &Opened)| {
-            let header = opened.header;
-            let own_len = header.own?.len;
-            let list = self.own_bytes(opened)?.list;
-            let list = distant::decode::<Fault>(&list, header.content_len).ok()?;
-            let BlockHeader { number: before, content_len, .. } = header;
-            let bounds = Bounds { number: before, content_len, own_len };
-            let matches = distant::parse::<Fault>(&list, &bounds).ok()?;
-            Some(Repeating { number, id: opened.staged.block.id, matches })
+        let repeating = |(number, one): (usize, &Opened)| {
+            let (own, list) = one.header.own.and_then(|_| self.own_header(one))?;
+            let matches = matches_of(&one.header, own.content_len, &list).ok()?;
+            Some(Repeating { number, id: one.staged.block.id, own, matches })
         };
         opened.iter().enumerate().filter_map(repeating).collect()
     }
 
-    fn own_bytes(&self, Opened { staged, header }: &Opened) -> Option<OwnBytes> {
-        let Some(own) = header.own else {
-            return Some(OwnBytes { header: *header, list: Vec::new() });
-        };
-        let mut list = Vec::new();
-        list.try_reserve_exact(own.list_len as usize).ok()?;
-        list.resize(own.list_len as usize, 0);
+    /// The header of a block's own bytes, which are all of its contents if it has no distant matches, and the list of these.
+    fn own_header(&self, Opened { staged, header }: &Opened) -> Option<(BlockHeader, Vec<u8>)> {
+        let Some(own) = header.own else { return Some((*header, Vec::new())) };
+        let mut list = zeroed(own.list_len as usize).ok()?;
         self.read_payload(staged, header, 0, &mut list).ok()?;
-        Some(OwnBytes { header: header.of_own_bytes(&list)?, list })
+        Some((header.of_own_bytes(&list)?, list))
     }
 
     /// Reads the blocks that `repeating` repeat beside those of the batch. What is damaged or cannot be read is left out.
@@ -69,12 +63,13 @@ impl Shared {
         let mut others: Vec<_> = repeating.iter().flat_map(sources).collect();
         others.sort_unstable();
         others.dedup();
-        others.retain(|id| !opened.iter().any(|opened| opened.staged.block.id == *id));
+        others.retain(|id| find(opened, *id).is_none());
         self.open_others(others)
     }
 
     /// What a lane is to do with a batch, and the batch's numbers of the blocks that the lane is to bring, in its order. The
-    /// blocks of `repeating` are to be restored, but for those that repeat what `others` lack.
+    /// blocks of `repeating` are to be restored, but for those that repeat what `others` lack. Both lists of blocks are in
+    /// the order of the file.
     pub(super) fn plan<'s>(
         &'s self,
         block_len: u32,
@@ -82,47 +77,47 @@ impl Shared {
         others: &'s [Opened],
         repeating: &[Repeating],
     ) -> (LaneBatch<'s>, Vec<usize>) {
-        let all = || opened.iter().chain(others);
-        let of_id: HashMap<_, _> = all().map(|opened| (opened.staged.block.id, opened)).collect();
         let mut sources = Vec::new();
         // The number of each source, and its length; `None` if it cannot be one.
         let mut known: HashMap<BlockId, Option<(usize, u32)>> = HashMap::new();
         let mut source_of = |id: BlockId| {
             *known.entry(id).or_insert_with(|| {
-                let opened = *of_id.get(&id)?;
-                let OwnBytes { header, list } = self.own_bytes(opened)?;
-                sources.push(self.lane_block(opened, header, list.len()));
-                Some((sources.len() - 1, header.content_len))
+                let one = find(opened, id).or_else(|| find(others, id))?;
+                // The lists of blocks that repeat others have been read.
+                let own = match repeating.binary_search_by_key(&id, |repeating| repeating.id) {
+                    Ok(at) => repeating[at].own,
+                    Err(_) => self.own_header(one)?.0,
+                };
+                sources.push(self.lane_block(one, own));
+                Some((sources.len() - 1, own.content_len))
             })
         };
         let (mut numbers, mut restored) = (Vec::new(), Vec::new());
+        let mut is_alone = vec![true; opened.len()];
         for one in repeating {
             let BlockHeader { content_len, content_crc, .. } = opened[one.number].header;
             if let Some(pieces) = pieces(one, content_len, &mut source_of) {
+                is_alone[one.number] = false;
                 numbers.push(one.number);
                 restored.push(RestoredBlock { content_len, content_crc, pieces });
             }
         }
-        let mut order: Vec<_> = (0..opened.len()).filter(|n| !numbers.contains(n)).collect();
-        let block = |&number: &usize| self.lane_block(&opened[number], opened[number].header, 0);
+        let mut order: Vec<_> = (0..opened.len()).filter(|&number| is_alone[number]).collect();
+        let block = |&number: &usize| self.lane_block(&opened[number], opened[number].header);
         let blocks = order.iter().map(block).collect();
         order.append(&mut numbers);
         (LaneBatch { block_len, blocks, sources, restored }, order)
     }
 
-    /// A block for a lane, whose payload begins after `skip` bytes of the block's.
-    fn lane_block<'s>(
-        &'s self,
-        opened: &'s Opened,
-        header: BlockHeader,
-        skip: usize,
-    ) -> LaneBlock<'s> {
+    /// A block for a lane, with its own header or that of its own bytes, whose payload follows the list of matches.
+    fn lane_block<'s>(&'s self, opened: &'s Opened, header: BlockHeader) -> LaneBlock<'s> {
         let Opened { staged, header: whole } = opened;
         let BlockId { frame, number } = staged.block.id;
+        let skip = (whole.payload_len - header.payload_len) as usize;
         LaneBlock {
             id: (self.id, frame, number),
             header,
-            modules: self.loader.modules(staged.block.id.frame),
+            modules: self.loader.modules(frame),
             read: Box::new(move |at, into| self.read_payload(staged, whole, skip + at, into)),
         }
     }

@@ -194,10 +194,9 @@ impl Flight {
         self.groups.len() - 1
     }
 
-    /// Notes that the blocks of a group will not be restored with it.
-    pub(super) fn give_up(&mut self, group: usize) {
-        self.groups[group].members = 0..0;
-        self.groups[group].missing = 1;
+    /// Takes back the group that was added last, of which no decoder has a block in hand.
+    pub(super) fn drop_group(&mut self) {
+        self.groups.pop();
     }
 
     /// Notes that the payload of a block could not be read.

@@ -141,8 +141,7 @@ impl<'c> Lane<'c> {
 
     /// Waits for what decoders have in hand.
     fn collect(&mut self, flight: &mut Flight) -> Result<(), CoderError> {
-        let mut submitted = std::mem::take(&mut flight.submitted);
-        for Submitted { key, blocks } in submitted.drain(..) {
+        for Submitted { key, blocks } in std::mem::take(&mut flight.submitted) {
             let decoder = self.decoders.iter_mut().find(|(own, _)| *own == key);
             let Some((_, decoder)) = decoder else { continue };
             let decoded = decoder.wait()?;
@@ -176,7 +175,9 @@ impl<'c> Lane<'c> {
             let of_frame = of_task.chunk_by(|a, b| modules(*a) == modules(*b));
             for some in of_frame.flat_map(|numbers| numbers.chunks(most)) {
                 let key = (task, block_len, most as u32);
-                let submitted = self.submit_with(key, some, sending, flight);
+                let submitted = self
+                    .reserve_decoder(key, flight, sending.restorer)
+                    .and_then(|()| self.run_decoder(key, some, sending, flight));
                 if submitted.is_err() {
                     self.drop_all(flight);
                 }
@@ -186,19 +187,7 @@ impl<'c> Lane<'c> {
         Ok(())
     }
 
-    /// Submits those of the blocks whose numbers are `some`, which are all of one task.
-    fn submit_with(
-        &mut self,
-        key: Key,
-        some: &[usize],
-        sending: &mut Sending<'_, '_>,
-        flight: &mut Flight,
-    ) -> Result<(), CoderError> {
-        self.reserve_decoder(key, flight, sending.restorer)?;
-        self.run_decoder(key, some, sending, flight)
-    }
-
-    /// Puts the decoder for `key` first, with no batch in hand. See [`make_decoder`](Self::make_decoder) for `kept`.
+    /// Puts the decoder for `key` first, idle. See [`make_decoder`](Self::make_decoder) for `kept`.
     pub(super) fn reserve_decoder(
         &mut self,
         key: Key,
@@ -213,7 +202,7 @@ impl<'c> Lane<'c> {
         self.make_decoder(key, kept)
     }
 
-    /// The same with the first of the decoders, which was made for `key`.
+    /// Submits the blocks with the numbers `some` to the first of the decoders, which was made for `key` and is idle.
     fn run_decoder(
         &mut self,
         key: Key,
@@ -221,9 +210,6 @@ impl<'c> Lane<'c> {
         sending: &mut Sending<'_, '_>,
         flight: &mut Flight,
     ) -> Result<(), CoderError> {
-        if flight.submitted.iter().any(|submitted| submitted.key == key) {
-            self.collect(flight)?;
-        }
         let blocks = sending.blocks;
         let Some((_, decoder)) = self.decoders.front_mut() else { return Ok(()) };
         let Some(&first) = some.first() else { return Ok(()) };
@@ -312,6 +298,7 @@ impl<'c> Lane<'c> {
             return Ok(());
         }
         self.run_decoder(key, before, sending, flight)?;
+        self.collect(flight)?;
         self.run_decoder(key, after, sending, flight)
     }
 

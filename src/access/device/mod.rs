@@ -17,7 +17,7 @@
 //!   other's. Few threads call the driver then, in which threads wait for each other. One that has to wait reads for
 //!   others (`readers`).
 //! - `flight` has a batch and what becomes of its blocks. Blocks with distant matches are put together on the device
-//!   (`restore`).
+//!   (`restore`), from own bytes of which it keeps some (`kept`).
 //!
 //! The device checks what it decoded by the same checksums as the CPU. The CPU decodes what the device declines or gets
 //! wrong, and says what is wrong with a damaged block; its result is uploaded.

@@ -8,10 +8,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::flight::{
-    Flight, LaneBatch, LaneBlock, OriginOf, Purpose, Sending, Sent, Submitted, Wants, part_of,
+    Flight, LaneBatch, LaneBlock, OriginOf, Piece, Purpose, RestoredBlock, Sending, Sent,
+    Submitted, Wants, part_of,
 };
 use super::lane::{Key, Lane, unprepared};
-use crate::gpu::coder::{CoderError, Origin, Part, RangeTask, RawBlock};
+use crate::gpu::coder::{CoderError, Origin, Part, RangeDecoder, RangeTask, RawBlock};
 
 /// Longer pieces of restored blocks are moved in parts: all moves of a dispatch get as many workgroups as the longest.
 const LONGEST_PIECE: usize = 256 << 10;
@@ -22,9 +23,35 @@ fn cut(range: Range<u32>) -> impl Iterator<Item = (u32, u32)> {
     range.step_by(LONGEST_PIECE).map(move |from| (from, (end - from).min(LONGEST_PIECE as u32)))
 }
 
+/// Bytes of a source, and where they go.
+struct Placed {
+    /// The number of the source.
+    source: usize,
+    /// The first byte.
+    from: u32,
+    /// The part that they become when it is known where the decoded source is; its origin means nothing yet.
+    part: Part,
+}
+
+/// The pieces of blocks to restore, in the contents of `restorer`.
+fn placed(restorer: &RangeDecoder<'_>, blocks: &[RestoredBlock]) -> Vec<Placed> {
+    let mut all = Vec::new();
+    for (slot, restored) in (0..).zip(blocks) {
+        let mut at = 0;
+        for &Piece { source, from, len } in &restored.pieces {
+            for (from, bytes) in cut(from..from + len) {
+                let part = restorer.restored_part(Origin::Raw(from), bytes, (slot, at));
+                all.push(Placed { source, from, part });
+                at += bytes;
+            }
+        }
+    }
+    all
+}
+
 impl Lane<'_> {
-    /// Restores blocks with distant matches, those of `batch.restored` with the numbers in `range`: decodes their sources to
-    /// the contents of another decoder, which checks them.
+    /// Restores blocks with distant matches, those of `batch.restored` with the numbers in `range`, as many at once as a
+    /// decoder has room for.
     pub(super) fn restore(
         &mut self,
         batch: &LaneBatch<'_>,
@@ -33,76 +60,77 @@ impl Lane<'_> {
         flight: &mut Flight,
     ) -> Result<(), CoderError> {
         let most = self.core.batch_of(RangeTask::Restore, batch.block_len);
+        if most == 0 {
+            return Ok(());
+        }
         let key = (RangeTask::Restore, batch.block_len, most);
-        for start in range.clone().step_by(most.max(1) as usize) {
+        for start in range.clone().step_by(most as usize) {
             let some = start..range.end.min(start + most as usize);
-            if some.is_empty() {
-                continue;
-            }
-            self.reserve_decoder(key, flight, None)?;
-            let core = self.core;
-            let Some((_, decoder)) = self.decoders.front_mut() else { continue };
-            // The pieces: the number of the source, the first byte, and where it goes in the restored contents.
-            let mut pieces = Vec::new();
-            for (slot, restored) in (0..).zip(&batch.restored[some.clone()]) {
-                let mut at = 0;
-                for piece in &restored.pieces {
-                    for (from, bytes) in cut(piece.from..piece.from + piece.len) {
-                        let part = decoder.restored_part(Origin::Raw(from), bytes, (slot, at));
-                        pieces.push((piece.source, from, part));
-                        at += bytes;
-                    }
-                }
-            }
-            let mut numbers: Vec<_> = pieces.iter().map(|(source, ..)| *source).collect();
-            numbers.sort_unstable();
-            numbers.dedup();
-            let of_kept = |number: &usize| {
-                let id = batch.sources[*number].id;
-                Some((*number, (id, core.kept().get(id)?)))
-            };
-            let mut own: HashMap<_, _> = numbers.iter().filter_map(of_kept).collect();
-            numbers.retain(|number| !own.contains_key(number));
-            let from_own = |(source, from, part): &(usize, u32, Part)| {
-                let (_, own) = own.get(source)?;
-                let origin = Origin::Buffer(own.buffer(), own.bytes() as u32, *from);
-                Some(Part { origin, ..*part })
-            };
-            let mut from_own: Vec<_> = pieces.iter().filter_map(from_own).collect();
-            decoder.submit(&[], &mut from_own)?;
-            // Others are kept from now on.
-            for number in numbers.iter().filter(|_| self.is_open) {
-                let LaneBlock { id, header, .. } = &batch.sources[*number];
-                let Some(new) = core.kept().buffer(header.content_len) else { continue };
-                let (buffer, buffer_end) = (new.buffer(), new.bytes());
-                pieces.extend(cut(0..header.content_len).map(|(from, bytes)| {
-                    let (origin, at) = (Origin::Raw(from), u64::from(from));
-                    (*number, from, Part { origin, bytes, buffer, buffer_end, at })
-                }));
-                own.insert(*number, (*id, new));
-            }
-            pieces.sort_by_key(|(source, ..)| *source);
-            let alone = batch.blocks.len();
-            let members = alone + some.start..alone + some.end;
-            let group = flight.add_group(members, numbers.len(), own.into_values().collect());
-            let purpose = &|_| Purpose::Group(group);
-            let parts_of = &mut |number: usize, origin: &OriginOf<'_>| {
-                let first = pieces.partition_point(|(source, ..)| *source < number);
-                let of_source = pieces[first..].iter().take_while(|(source, ..)| *source == number);
-                of_source.map(|(_, from, part)| Part { origin: origin(*from), ..*part }).collect()
-            };
-            let (block_len, blocks, restorer) = (batch.block_len, &batch.sources[..], Some(key));
-            let sending = &mut Sending { block_len, blocks, purpose, parts_of, restorer };
-            let restored = self
-                .send(&numbers, sending, flight)
-                .and_then(|()| self.submit_restored(key, batch, some, wants, flight));
-            if restored.is_err() {
-                flight.give_up(group);
-                self.drop_all(flight);
-            }
-            restored?;
+            self.restore_group(key, batch, some, wants, flight)?;
         }
         Ok(())
+    }
+
+    /// The same at once: decodes the sources of these blocks to the contents of the decoder for `key`, which checks them.
+    fn restore_group(
+        &mut self,
+        key: Key,
+        batch: &LaneBatch<'_>,
+        some: Range<usize>,
+        wants: &mut Wants<'_, '_>,
+        flight: &mut Flight,
+    ) -> Result<(), CoderError> {
+        self.reserve_decoder(key, flight, None)?;
+        let core = self.core;
+        let Some((_, restorer)) = self.decoders.front_mut() else { return Ok(()) };
+        let mut all = placed(restorer, &batch.restored[some.clone()]);
+        let mut numbers: Vec<_> = all.iter().map(|placed| placed.source).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let of_kept = |number: &usize| {
+            let id = batch.sources[*number].id;
+            Some((*number, (id, core.kept().get(id)?)))
+        };
+        let mut own: HashMap<_, _> = numbers.iter().filter_map(of_kept).collect();
+        numbers.retain(|number| !own.contains_key(number));
+        let from_own = |Placed { source, from, part }: &Placed| {
+            let (_, own) = own.get(source)?;
+            let origin = Origin::Buffer(own.buffer(), own.bytes() as u32, *from);
+            Some(Part { origin, ..*part })
+        };
+        let mut from_own: Vec<_> = all.iter().filter_map(from_own).collect();
+        restorer.submit(&[], &mut from_own)?;
+        // Others are kept from now on.
+        for source in numbers.iter().copied().filter(|_| self.is_open) {
+            let LaneBlock { id, header, .. } = &batch.sources[source];
+            let Some(new) = core.kept().buffer(header.content_len) else { continue };
+            let (buffer, buffer_end) = (new.buffer(), new.bytes());
+            all.extend(cut(0..header.content_len).map(|(from, bytes)| {
+                let (origin, at) = (Origin::Raw(from), u64::from(from));
+                Placed { source, from, part: Part { origin, bytes, buffer, buffer_end, at } }
+            }));
+            own.insert(source, (*id, new));
+        }
+        all.sort_by_key(|placed| placed.source);
+        let alone = batch.blocks.len();
+        let members = alone + some.start..alone + some.end;
+        let group = flight.add_group(members, numbers.len(), own.into_values().collect());
+        let purpose = &|_| Purpose::Group(group);
+        let parts_of = &mut |number: usize, origin: &OriginOf<'_>| {
+            let first = all.partition_point(|placed| placed.source < number);
+            let of_source = all[first..].iter().take_while(|placed| placed.source == number);
+            of_source.map(|placed| Part { origin: origin(placed.from), ..placed.part }).collect()
+        };
+        let (block_len, blocks, restorer) = (batch.block_len, &batch.sources[..], Some(key));
+        let sending = &mut Sending { block_len, blocks, purpose, parts_of, restorer };
+        let restored = self
+            .send(&numbers, sending, flight)
+            .and_then(|()| self.submit_restored(key, batch, some, wants, flight));
+        if restored.is_err() {
+            self.drop_all(flight);
+            flight.drop_group();
+        }
+        restored
     }
 
     /// Submits the blocks that have been put together.
