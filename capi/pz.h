@@ -178,8 +178,8 @@ pz_status pz_options_block_size(pz_options *options, uint64_t block_size);
 pz_status pz_options_window(pz_options *options, uint64_t window);
 
 /**
- * Also looks for repetitions of earlier blocks, up to `bytes` back; 0, the default, for none. Compression and decompression
- * then take about as much more memory.
+ * Also looks for repetitions of earlier blocks, up to `bytes` back; 0 for none, the default but for level 9 without a filter,
+ * where it is four blocks, 64 MiB. Compression and decompression then take about as much more memory.
  *
  * The caller's part:
  * `options` came from `pz_options_new` and is not in use.

@@ -111,8 +111,8 @@ pub unsafe extern "C" fn pz_options_window(options: *mut pz_options, window: u64
     })
 }
 
-/// Also looks for repetitions of earlier blocks, up to `bytes` back; 0, the default, for none. Compression and decompression
-/// then take about as much more memory.
+/// Also looks for repetitions of earlier blocks, up to `bytes` back; 0 for none, the default but for level 9 without a filter,
+/// where it is four blocks, 64 MiB. Compression and decompression then take about as much more memory.
 ///
 /// # Safety
 /// `options` came from `pz_options_new` and is not in use.

@@ -26,7 +26,8 @@ static COMPRESSORS: Idle<pz::Compressor> = Idle::new();
 /// - `level`: 1 (fastest) to 9 (smallest).
 /// - `pipeline`: "lzh", "lzf", "bwt", "fse" or "store" instead of the level's.
 /// - `block_size`, `window`: in bytes, powers of two, instead of the level's.
-/// - `long`: also look for repetitions of earlier blocks, up to so many bytes back; takes about as much more memory.
+/// - `long`: also look for repetitions of earlier blocks, up to so many bytes back; takes about as much more memory. 0, the
+///   default, for none; at level 9 without a filter the default is four blocks, 64 MiB.
 /// - `filter`: rearranges typed data first: "f32", "bf16", "i16", "i64x3" and so on, chains such as
 ///   "delta8,zigzag8,transpose8", or "auto", which looks at each block.
 /// - `threads`: 0 for one on each core. The result does not depend on it.

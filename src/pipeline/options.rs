@@ -15,6 +15,9 @@ use crate::gpu::coder::Encoding;
 /// The default limit of [`Options`] and [`DecodeOptions`] on host memory, in bytes: 2 GiB.
 pub const DEFAULT_MEMORY: u64 = 2 << 30;
 
+/// The most bytes back that level 9 looks for distant matches by itself, and the most blocks.
+const LONG_OF_LEVEL_9: (u64, u64) = (64 << 20, 4);
+
 /// How to compress. The setters chain.
 ///
 /// ```
@@ -31,7 +34,7 @@ pub struct Options {
     pub(crate) pipeline: Option<Pipeline>,
     pub(crate) block_size: Option<u64>,
     pub(crate) window: Option<u64>,
-    pub(crate) long: u64,
+    pub(crate) long: Option<u64>,
     pub(crate) filter: Filter,
     pub(crate) modules: ModuleTable,
     pub(crate) threads: usize,
@@ -52,7 +55,7 @@ impl Options {
             pipeline: None,
             block_size: None,
             window: None,
-            long: 0,
+            long: None,
             filter: Filter::None,
             modules: ModuleTable::default(),
             threads: 0,
@@ -94,9 +97,10 @@ impl Options {
         self
     }
 
-    /// Also looks for repetitions of earlier blocks, up to so many bytes back; 0, the default, for none. What repeats
-    /// something itself does not count. At level 9 it also takes out what a block repeats of itself. For archives that hold
-    /// long stretches of the same data far apart. Encoding and decoding a stream then take about as much more memory, but no more than the contents have, if their length is
+    /// Also looks for repetitions of earlier blocks, up to so many bytes back; 0 for none, the default but for level 9, where
+    /// it is four blocks, up to 64 MiB, unless a filter is set. What repeats something itself does not count. At level 9 without a filter it also
+    /// takes out what a block repeats of itself. For archives that hold long stretches of the same data far apart. Encoding and
+    /// decoding a stream then take about as much more memory, but no more than the contents have, if their length is
     /// [declared](Self::content_size). To read a range, blocks that its blocks repeat are decoded too: at most 16 for each.
     ///
     /// ```
@@ -110,7 +114,7 @@ impl Options {
     /// # Ok::<(), pz::Error>(())
     /// ```
     pub fn long_distance(mut self, bytes: u64) -> Self {
-        self.long = bytes;
+        self.long = Some(bytes);
         self
     }
 
@@ -236,9 +240,26 @@ impl Options {
         Ok(Encoding { recipe: self.recipe()?, block_len, verify: self.verify })
     }
 
-    /// Whether blocks may also repeat parts of themselves.
+    /// Whether these options say what level 9 does.
+    fn is_smallest(&self) -> bool {
+        let is_typed = self.filter != Filter::None;
+        self.level == Level::MAX && self.chosen_pipeline() == Pipeline::Bwt && !is_typed
+    }
+
+    /// How many bytes back to look for distant matches, however few blocks there are.
+    pub(crate) fn chosen_long_distance(&self) -> u64 {
+        let (most, blocks) = LONG_OF_LEVEL_9;
+        let of_level = || match self.chosen_block_size() {
+            Ok(size) if self.is_smallest() => most.min(blocks * size),
+            _ => 0,
+        };
+        self.long.unwrap_or_else(of_level)
+    }
+
+    /// Whether blocks may also repeat parts of themselves. Not those of typed data: filters shrink data whose elements follow
+    /// one another.
     pub(crate) fn is_near(&self) -> bool {
-        self.long > 0 && self.level == Level::MAX && self.chosen_pipeline() == Pipeline::Bwt
+        self.is_smallest() && self.chosen_long_distance() > 0
     }
 
     /// How far back distant matches may reach, at most to the first block of a frame from the last, with blocks of this
@@ -246,16 +267,16 @@ impl Options {
     pub(crate) fn reach(&self, block_size: u64) -> u64 {
         let before_last = |size: u64| (size.div_ceil(block_size).saturating_sub(1)) * block_size;
         let most = self.content_size.map_or(u64::MAX, before_last);
-        let reach = self.long.min(most).min(MAX_BLOCKS * block_size);
+        let reach = self.chosen_long_distance().min(most).min(MAX_BLOCKS * block_size);
         // What a block repeats of itself needs no reach, but a frame without any has no matches.
         reach.max(self.is_near().into())
     }
 
-    /// These options for an input of `len` bytes. With distant matches they declare that length, so that decoding takes no
-    /// more memory than these contents need.
+    /// These options for an input of `len` bytes. If they set how far distant matches reach, they declare that length, so that
+    /// decoding takes no more memory than these contents need.
     pub(crate) fn for_len(&self, len: u64) -> Self {
         let mut options = self.clone();
-        if options.long > 0 {
+        if options.long.is_some_and(|reach| reach > 0) {
             options.content_size.get_or_insert(len);
         }
         options

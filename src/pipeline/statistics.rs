@@ -43,7 +43,7 @@ struct Counts {
 pub struct EngineStatistics {
     /// The number of blocks.
     pub blocks: u64,
-    /// Bytes of their contents.
+    /// Bytes of their contents; of blocks with distant matches, those that were coded.
     pub bytes: u64,
     /// Time that threads spent on them, summed over all threads.
     pub busy: Duration,

@@ -102,7 +102,7 @@ impl FrameWriter {
         if self.index.block_count() == self.max_blocks {
             self.end_frame(writer)?;
         }
-        self.begin(writer)?;
+        self.begin(writer, self.header.reach)?;
         Ok(self.block_header(coded, content_len, payload_len))
     }
 
@@ -120,7 +120,9 @@ impl FrameWriter {
         if self.index.block_count() == self.max_blocks {
             self.end_frame(writer)?;
         }
-        self.begin(writer)?;
+        // A block that is alone in its frame repeats only itself.
+        let is_alone = is_last && self.frame_len == 0;
+        self.begin(writer, if is_alone { 1 } else { self.header.reach })?;
         let payload = if coded.method == Method::Store { own } else { payload };
         let TakenOut { list, content_len, content_crc } = taken;
         let coded_header = self.block_header(coded, *content_len, payload.len());
@@ -238,12 +240,12 @@ impl FrameWriter {
         }
     }
 
-    /// Writes the frame's header if it has not been written.
-    fn begin(&mut self, writer: &mut impl Write) -> Result<(), Error> {
+    /// Writes the frame's header if it has not been written. Distant matches of the frame may reach `reach` back.
+    fn begin(&mut self, writer: &mut impl Write, reach: u64) -> Result<(), Error> {
         if self.frame_len == 0 {
             let most = self.max_blocks << self.header.block_log;
             let content_size = self.declared.map(|declared| declared.min(most));
-            let bytes = FrameHeader { content_size, ..self.header.clone() }.to_bytes();
+            let bytes = FrameHeader { content_size, reach, ..self.header.clone() }.to_bytes();
             writer.write_all(&bytes)?;
             self.count(bytes.len() as u64);
             self.is_ended = false;

@@ -26,6 +26,24 @@ fn far_repetitions_are_found_and_restored() {
 }
 
 #[test]
+fn level_9_finds_repetitions_by_itself() {
+    let folder = Folder::new();
+    let part = sample(300_000);
+    folder.write("a", &part.repeat(3));
+    let compressed = |options: &[&str]| {
+        let arguments = [&["compress", "-9", "-b", "128K", "-c"], options, &["a"]].concat();
+        folder.pz(&arguments).silent()
+    };
+    let (own, without) = (compressed(&[]), compressed(&["--long=0"]));
+    assert!(2 * own.len() < without.len());
+    // Four blocks back, which is as far as it takes here.
+    assert!(compressed(&["--long=512K"]).len().abs_diff(own.len()) < 100);
+    assert!(folder.pz_with(&["-d"], &own).silent() == folder.read("a"));
+    // Filters are for data that lies in order.
+    assert!(compressed(&["--filter", "delta1"]) == compressed(&["--filter", "delta1", "--long=0"]));
+}
+
+#[test]
 fn a_list_tells_own_bytes_and_memory() {
     let folder = Folder::new();
     let part = sample(150_000);
@@ -48,7 +66,7 @@ fn a_list_tells_own_bytes_and_memory() {
 fn sizes_and_conflicts() {
     let folder = Folder::new();
     folder.write("a", &sample(1000));
-    for wrong in ["--long=0", "--long=x", "--long="] {
+    for wrong in ["--long=-1", "--long=x", "--long="] {
         folder.pz(&["compress", wrong, "a"]).complains(1, "pz: ");
     }
     // The next argument is a file.

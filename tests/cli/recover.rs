@@ -221,7 +221,8 @@ fn memory_stays_under_its_limit() {
         assert!(peak < least + (16 << 20), "case {number}: {peak} bytes, of which {least} always");
     }
     // Large blocks on several threads, in memory for some of them.
-    let options = pz::Options::new().level(pz::Level::new(9).unwrap()).block_size(1 << 20);
+    let alone = pz::Options::new().block_size(1 << 20).long_distance(0);
+    let options = alone.level(pz::Level::new(9).unwrap());
     let mut file = pz::compress(&sample(8 << 20), &options).unwrap();
     file[1000] ^= 1;
     folder.write("blocks.pz", &file);

@@ -1,26 +1,17 @@
 //! Finds distant matches.
 //!
-//! A gear hash runs over the contents: a hash of the last 64 bytes that takes a shift and an addition for each byte (Xia
-//! and others, "Ddelta: a deduplication-inspired fast delta compression approach", 2014). Positions where some bits of it
-//! are zero are *samples*, one in 64 of them, and equal contents have equal samples. A table holds the place of the
-//! latest own bytes for each sample's hash; what is found there is compared, and extended in both directions.
+//! Positions where the bytes before have a certain hash are *samples* ([`samples`]), one in 64 of them, and equal contents
+//! have equal samples. A table holds the place of the latest own bytes for each sample's hash; what is found there is
+//! compared, and extended in both directions.
 //!
 //! What repeats earlier blocks is taken out first; then, if it is wanted, what the rest repeats of itself.
 
 use std::collections::VecDeque;
 use std::mem;
 
+use super::samples::{self, SPACING_LOG, Sample};
 use super::{DistantMatch, MAX_SOURCES, coded, sources, take_out};
 use crate::codec::{OutOfMemory, reserve, reserve_zeroed};
-
-/// Bytes that a hash depends on.
-const HASHED: usize = 64;
-
-/// Parts of a block that are hashed side by side.
-const QUARTERS: usize = 4;
-
-/// A position is a sample if this many bits of its hash are zero.
-const SAMPLE_BITS: u32 = 6;
 
 /// A shorter match is not taken: the block's own codec may do as well, and every match cuts its data.
 const LEAST: usize = 128;
@@ -46,8 +37,8 @@ pub(crate) struct Finder {
     /// For each hash, the place of own bytes whose last bytes have it: the number of the block, and 1 and the position
     /// of the last byte. 0 if there is none.
     table: Vec<u64>,
-    /// Samples of the present block: the position of the last byte, and the hash.
-    samples: Vec<(u32, u64)>,
+    /// Samples of the present block.
+    samples: Vec<Sample>,
     matches: Vec<DistantMatch>,
     /// Whether to find what a block repeats of itself, too.
     is_near: bool,
@@ -56,24 +47,22 @@ pub(crate) struct Finder {
     /// Own bytes of the present block while it is searched for these, and the matches that go with them.
     searched: Vec<u8>,
     near: Vec<DistantMatch>,
-    gear: Box<[u64; 256]>,
 }
 
 impl Finder {
     /// Bytes of memory that a finder takes.
     pub(crate) fn memory(reach: u64, is_near: bool, block_size: usize) -> u64 {
-        // The block that is entered is beside those that it replaces. Samples of most blocks are one in 64, and a
-        // periodic block may have four times as many, each of 16 bytes, while they are collected and afterwards.
+        // The block that is entered is beside those that it replaces.
         let of_near = if is_near { block_size as u64 + coded::memory(block_size) } else { 0 };
         let block_size = block_size as u64;
         let table_reach = if is_near { reach.max(block_size) } else { reach };
         let table = 8 * Self::table_len(table_reach) as u64;
-        reach.saturating_add(table + 4 * block_size + of_near)
+        reach.saturating_add(table + block_size + samples::memory(block_size as usize) + of_near)
     }
 
     /// Entries of the table: one to two for each sample.
     fn table_len(reach: u64) -> usize {
-        (reach >> (SAMPLE_BITS + 1)).clamp(1 << 10, 1 << 32).next_power_of_two() as usize * 2
+        (reach >> (SPACING_LOG + 1)).clamp(1 << 10, 1 << 32).next_power_of_two() as usize * 2
     }
 
     /// A finder for matches that reach back up to `reach` own bytes, of earlier blocks only.
@@ -89,14 +78,6 @@ impl Finder {
     fn with_table(reach: u64, table_reach: u64, is_near: bool) -> Result<Self, OutOfMemory> {
         let mut table = Vec::new();
         reserve_zeroed(&mut table, Self::table_len(table_reach), 0)?;
-        // Any numbers without a pattern will do: these are SplitMix64's.
-        let mut state = 0_u64;
-        let gear = Box::new(std::array::from_fn(|_| {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let x = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            x ^ x >> 31
-        }));
         let (own, samples, matches) = (VecDeque::new(), Vec::new(), Vec::new());
         let (searched, near) = (Vec::new(), Vec::new());
         Ok(Self {
@@ -111,7 +92,6 @@ impl Finder {
             least: if is_near { LEAST_THOROUGH } else { LEAST },
             searched,
             near,
-            gear,
         })
     }
 
@@ -137,12 +117,12 @@ impl Finder {
         &mut self,
         block: &mut [u8],
     ) -> Result<(&[DistantMatch], usize), OutOfMemory> {
-        self.sample(block)?;
+        samples::take(block, &mut self.samples)?;
         self.matches.clear();
         let mut end = 0;
         for i in 0..self.samples.len() {
-            let (at, hash) = self.samples[i];
-            let at = at as usize;
+            let Sample { last, hash } = self.samples[i];
+            let at = last as usize;
             if at < end {
                 continue;
             }
@@ -165,43 +145,6 @@ impl Finder {
         let own_len = take_out(&self.matches, block);
         self.keep(&block[..own_len])?;
         Ok((&self.matches, own_len))
-    }
-
-    /// Takes the samples of a block: of its four quarters side by side, because the steps of a hash wait for each other.
-    fn sample(&mut self, block: &[u8]) -> Result<(), OutOfMemory> {
-        let quarter = block.len() / QUARTERS;
-        let mut found: [Vec<(u32, u64)>; QUARTERS] = Default::default();
-        let step = |hash: u64, byte: u8| (hash << 1).wrapping_add(self.gear[usize::from(byte)]);
-        // The bytes before a quarter prepare its hash.
-        let mut hashes: [u64; QUARTERS] = std::array::from_fn(|i| {
-            let start = i * quarter;
-            let before = &block[start.saturating_sub(HASHED - 1)..start];
-            before.iter().fold(0, |hash, &byte| step(hash, byte))
-        });
-        let parts: [&[u8]; QUARTERS] = std::array::from_fn(|i| &block[i * quarter..][..quarter]);
-        #[expect(
-            clippy::needless_range_loop,
-            reason = "iterators over the quarters are half as fast"
-        )]
-        for at in 0..quarter {
-            for i in 0..QUARTERS {
-                hashes[i] = step(hashes[i], parts[i][at]);
-                if is_sample(hashes[i]) {
-                    add(&mut found[i], i * quarter + at, hashes[i])?;
-                }
-            }
-        }
-        let [.., mut hash] = hashes;
-        for (at, &byte) in block.iter().enumerate().skip(QUARTERS * quarter) {
-            hash = step(hash, byte);
-            if is_sample(hash) {
-                add(&mut found[QUARTERS - 1], at, hash)?;
-            }
-        }
-        self.samples.clear();
-        reserve(&mut self.samples, found.iter().map(Vec::len).sum())?;
-        found.iter().for_each(|found| self.samples.extend_from_slice(found));
-        Ok(())
     }
 
     fn slot(&self, hash: u64) -> usize {
@@ -239,8 +182,8 @@ impl Finder {
         // Where the last match ends.
         let mut anchor = 0;
         for i in 0..self.samples.len() {
-            let (at, hash) = self.samples[i];
-            let end = at as usize + 1;
+            let Sample { last, hash } = self.samples[i];
+            let end = last as usize + 1;
             while let Some(other) = others.next_if(|one| (one.start + one.len) as usize <= end) {
                 own.extend_from_slice(&block[done..other.start as usize]);
                 done = (other.start + other.len) as usize;
@@ -312,7 +255,7 @@ impl Finder {
         // How many bytes of matches precede a sample.
         let mut matched = 0;
         for i in 0..self.samples.len() {
-            let (at, hash) = self.samples[i];
+            let Sample { last: at, hash } = self.samples[i];
             while let Some(one) = matches.next_if(|one| one.start + one.len <= at) {
                 matched += one.len;
             }
@@ -349,25 +292,6 @@ impl Finder {
 fn reserve_more<T>(vec: &mut Vec<T>, more: usize) -> Result<(), OutOfMemory> {
     let bytes = (more * size_of::<T>()) as u64;
     vec.try_reserve(more).map_err(|_| OutOfMemory { bytes })
-}
-
-/// Whether a position with this hash is a sample.
-#[inline(always)]
-const fn is_sample(hash: u64) -> bool {
-    hash >> (64 - SAMPLE_BITS) == 0
-}
-
-/// Adds the sample at `at` to those before it.
-#[cold]
-fn add(found: &mut Vec<(u32, u64)>, at: usize, hash: u64) -> Result<(), OutOfMemory> {
-    // Periodic data may have a sample in each period. The first in so many bytes are enough.
-    let is_near = found.last().is_some_and(|&(last, _)| at < last as usize + 16);
-    if at + 1 >= HASHED && !is_near {
-        let bytes = size_of_val(&found[..]) as u64;
-        found.try_reserve(1).map_err(|_| OutOfMemory { bytes })?;
-        found.push((at as u32, hash));
-    }
-    Ok(())
 }
 
 /// The number of equal bytes at the beginnings.

@@ -11,12 +11,14 @@
 //! | module | what |
 //! |---|---|
 //! | `finder` | finds the distant matches of one block after another |
+//! | `samples` | the positions of a block at which it looks |
 //! | `list` | the matches of a block as bytes |
 //! | `coded` | these bytes, coded |
 
 mod coded;
 mod finder;
 mod list;
+mod samples;
 
 pub(crate) use coded::{code, decode};
 pub(crate) use finder::{Finder, LEAST_NEAR_BLOCK};

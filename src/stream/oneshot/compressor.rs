@@ -159,7 +159,8 @@ impl Compressor {
         {
             return Err(Error::Changed { declared, seen: input.len() as u64 });
         }
-        let is_long = self.options.long > 0 && input.len() > self.basis.header.block_size()
+        let is_long = self.options.chosen_long_distance() > 0
+            && input.len() > self.basis.header.block_size()
             || self.options.is_near() && input.len() >= LEAST_NEAR_BLOCK;
         if self.options.gpu.is_some() || is_long || self.asks_auto(input.len()) {
             return stream_to(input, writer, &self.options);

@@ -63,7 +63,7 @@ impl Job {
             Codec::Store | Codec::Smallest(_) => return Ok(None),
         };
         let is_for_device = recipe.filter != Filter::Auto
-            && options.long == 0
+            && options.chosen_long_distance() == 0
             && contents.len > u64::from(block_len)
             && contents.start.is_multiple_of(4);
         if !is_for_device {

@@ -25,14 +25,13 @@ pub struct Encoding {
     /// How far back matches reach instead of the level's, a power of two from 64K to 16M; less is faster on a GPU
     #[arg(short, long, value_name = "SIZE")]
     pub window: Option<Size>,
-    /// Also look for repetitions in earlier blocks, up to SIZE back [default: 512M]; takes about as much more memory. At -9, also in the same block
+    /// Also look for repetitions in earlier blocks, up to SIZE back [default: 512M]; takes about as much more memory. -9 without a filter does so up to 64M, and also in the same block; 0 turns it off
     #[arg(
         long,
         value_name = "SIZE",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "512M",
-        value_parser = sizes::nonzero
+        default_missing_value = "512M"
     )]
     pub long: Option<Size>,
     /// Do not decode again what a GPU has encoded, to check it; the output is the same
