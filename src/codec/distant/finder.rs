@@ -24,6 +24,39 @@ const LEAST_THOROUGH: usize = 384;
 /// Shorter blocks have no matches of their own: few repetitions are as long, and messages are to stay quick.
 pub(crate) const LEAST_NEAR_BLOCK: usize = 1 << 16;
 
+/// For each hash, the latest own bytes that have it.
+///
+/// An entry is, from its highest bit, 32 bits for the number of the block, 5 bits of the hash that its place does not tell, so
+/// that few others are compared, and 27 bits for the position after these own bytes. It is 0 if there are none.
+struct Table(Vec<u64>);
+
+impl Table {
+    /// No block is longer than 2^26 bytes.
+    const END_BITS: u32 = 27;
+
+    fn slot(&self, hash: u64) -> usize {
+        (hash >> (64 - self.0.len().ilog2())) as usize
+    }
+
+    fn entry(number: u32, hash: u64, end: usize) -> u64 {
+        u64::from(number) << 32 | u64::from((hash as u32) << Self::END_BITS) | end as u64
+    }
+
+    /// Enters own bytes of a block with this hash, which end before `end`.
+    fn enter(&mut self, number: u32, hash: u64, end: usize) {
+        let slot = self.slot(hash);
+        self.0[slot] = Self::entry(number, hash, end);
+    }
+
+    /// The number of the block whose own bytes have this hash, and where they end.
+    fn place(&self, hash: u64) -> Option<(u32, usize)> {
+        let found = self.0[self.slot(hash)];
+        let number = (found >> 32) as u32;
+        let end = (found & ((1 << Self::END_BITS) - 1)) as usize;
+        (end > 0 && found == Self::entry(number, hash, end)).then_some((number, end))
+    }
+}
+
 /// The finder of a stream's blocks, which keeps the own bytes that matches may repeat.
 pub(crate) struct Finder {
     /// How many own bytes back a match may reach.
@@ -34,9 +67,7 @@ pub(crate) struct Finder {
     own_len: u64,
     /// Number of the next block in its frame.
     number: u32,
-    /// For each hash, the place of own bytes whose last bytes have it: the number of the block, and 1 and the position
-    /// of the last byte. 0 if there is none.
-    table: Vec<u64>,
+    table: Table,
     /// Samples of the present block.
     samples: Vec<Sample>,
     matches: Vec<DistantMatch>,
@@ -76,8 +107,8 @@ impl Finder {
     }
 
     fn with_table(reach: u64, table_reach: u64, is_near: bool) -> Result<Self, OutOfMemory> {
-        let mut table = Vec::new();
-        reserve_zeroed(&mut table, Self::table_len(table_reach), 0)?;
+        let mut table = Table(Vec::new());
+        reserve_zeroed(&mut table.0, Self::table_len(table_reach), 0)?;
         let (own, samples, matches) = (VecDeque::new(), Vec::new(), Vec::new());
         let (searched, near) = (Vec::new(), Vec::new());
         Ok(Self {
@@ -104,7 +135,7 @@ impl Finder {
     pub(crate) fn begin_frame(&mut self) {
         self.own.clear();
         self.own_len = 0;
-        self.table.fill(0);
+        self.table.0.fill(0);
         self.number = 0;
     }
 
@@ -147,15 +178,10 @@ impl Finder {
         Ok((&self.matches, own_len))
     }
 
-    fn slot(&self, hash: u64) -> usize {
-        (hash.wrapping_mul(0x9e37_79b1_85eb_ca87) >> (64 - self.table.len().ilog2())) as usize
-    }
-
     /// The match around the sample that ends with byte `at`; `anchor` is where the last match ended.
     fn match_at(&self, block: &[u8], at: usize, hash: u64, anchor: usize) -> Option<DistantMatch> {
-        let entry = self.table[self.slot(hash)];
-        let last = (entry as u32).checked_sub(1)? as usize;
-        let back = self.number - (entry >> 32) as u32;
+        let (number, end) = self.table.place(hash)?;
+        let (back, last) = (self.number - number, end - 1);
         let source = self.own.len().checked_sub(back as usize).and_then(|i| self.own.get(i))?;
         // What was own bytes when it was entered may have become part of a match that began before it.
         let after = equal(&block[at + 1..], source.get(last + 1..)?);
@@ -195,15 +221,14 @@ impl Finder {
             }
             own.extend_from_slice(&block[done..end]);
             done = end;
-            let slot = self.slot(hash);
-            if let Some(found) = self.near_at(&own, &block[anchor..limit], end - anchor, slot) {
+            if let Some(found) = self.near_at(&own, &block[anchor..limit], end - anchor, hash) {
                 let start = anchor + found.start as usize;
                 own.truncate(own.len() - (end - start));
                 done = start + found.len as usize;
                 anchor = done;
                 near.push(DistantMatch { start: start as u32, ..found });
             } else {
-                self.table[slot] = u64::from(self.number) << 32 | own.len() as u64;
+                self.table.enter(self.number, hash, own.len());
             }
         }
         reserve_more(&mut self.matches, near.len())?;
@@ -215,10 +240,9 @@ impl Finder {
 
     /// The match around the sample that ends before `end` of `part`, which lies between two matches. `own` is all own
     /// bytes up to there. The match's start is that in `part`.
-    fn near_at(&self, own: &[u8], part: &[u8], end: usize, slot: usize) -> Option<DistantMatch> {
-        let entry = self.table[slot];
-        let source_end = entry as u32 as usize;
-        if source_end == 0 || (entry >> 32) as u32 != self.number {
+    fn near_at(&self, own: &[u8], part: &[u8], end: usize, hash: u64) -> Option<DistantMatch> {
+        let (number, source_end) = self.table.place(hash)?;
+        if number != self.number {
             return None;
         }
         // As above.
@@ -260,8 +284,7 @@ impl Finder {
                 matched += one.len;
             }
             if matches.peek().is_none_or(|one| at < one.start) {
-                let slot = self.slot(hash);
-                self.table[slot] = u64::from(self.number) << 32 | u64::from(at - matched + 1);
+                self.table.enter(self.number, hash, (at - matched + 1) as usize);
             }
         }
     }
