@@ -15,8 +15,11 @@ use crate::gpu::coder::Encoding;
 /// The default limit of [`Options`] and [`DecodeOptions`] on host memory, in bytes: 2 GiB.
 pub const DEFAULT_MEMORY: u64 = 2 << 30;
 
-/// The most bytes back that level 9 looks for distant matches by itself, and the most blocks.
-const LONG_OF_LEVEL_9: (u64, u64) = (64 << 20, 4);
+/// How many blocks back level 9 looks for distant matches by itself.
+const LEVEL_9_BLOCKS_BACK: u64 = 4;
+
+/// The most bytes that it looks back, with large blocks.
+const LEVEL_9_MAX_BACK: u64 = 64 << 20;
 
 /// How to compress. The setters chain.
 ///
@@ -97,11 +100,13 @@ impl Options {
         self
     }
 
-    /// Also looks for repetitions of earlier blocks, up to so many bytes back; 0 for none, the default but for level 9, where
-    /// it is four blocks, up to 64 MiB, unless a filter is set. What repeats something itself does not count. At level 9 without a filter it also
-    /// takes out what a block repeats of itself. For archives that hold long stretches of the same data far apart. Encoding and
-    /// decoding a stream then take about as much more memory, but no more than the contents have, if their length is
-    /// [declared](Self::content_size). To read a range, blocks that its blocks repeat are decoded too: at most 16 for each.
+    /// Also looks for repetitions of earlier blocks, up to so many bytes back; 0 for none. What repeats something itself does
+    /// not count. For archives that hold long stretches of the same data far apart. Encoding and decoding a stream then take
+    /// about as much more memory, but no more than the contents have, if their length is [declared](Self::content_size). To
+    /// read a range, blocks that its blocks repeat are decoded too: at most 16 for each.
+    ///
+    /// The default is 0, and at level 9 without a filter four blocks, at most 64 MiB. There it also takes out what a block
+    /// repeats of itself.
     ///
     /// ```
     /// let part: Vec<u8> = (0..1_000_000_u32).map(|i| (i.wrapping_mul(i) >> 11) as u8).collect();
@@ -248,9 +253,8 @@ impl Options {
 
     /// How many bytes back to look for distant matches, however few blocks there are.
     pub(crate) fn chosen_long_distance(&self) -> u64 {
-        let (most, blocks) = LONG_OF_LEVEL_9;
         let of_level = || match self.chosen_block_size() {
-            Ok(size) if self.is_smallest() => most.min(blocks * size),
+            Ok(size) if self.is_smallest() => LEVEL_9_MAX_BACK.min(LEVEL_9_BLOCKS_BACK * size),
             _ => 0,
         };
         self.long.unwrap_or_else(of_level)

@@ -25,7 +25,7 @@ pub struct Encoding {
     /// How far back matches reach instead of the level's, a power of two from 64K to 16M; less is faster on a GPU
     #[arg(short, long, value_name = "SIZE")]
     pub window: Option<Size>,
-    /// Also look for repetitions in earlier blocks, up to SIZE back [default: 512M]; takes about as much more memory. -9 without a filter does so up to 64M, and also in the same block; 0 turns it off
+    /// Also look for repetitions in earlier blocks, up to SIZE back [default: 512M]; takes about as much more memory. -9 without a filter always does, up to 64M back and also in the same block; 0 turns it off
     #[arg(
         long,
         value_name = "SIZE",
