@@ -139,7 +139,7 @@ fn the_number_of_threads_does_not_change_what_is_found() {
 fn a_block_that_needs_too_much_memory_is_an_error_in_its_place() {
     let frame = |log: u8, len| {
         let options = Options::new().level(Level::new(9).unwrap()).block_size(1 << log);
-        // Blocks of their own memory alone.
+        // Each block is decoded alone.
         pz::compress(&sample(len, 3), &options.long_distance(0)).unwrap()
     };
     let small = small_block(Pipeline::Lzh).repeat(300);

@@ -100,8 +100,8 @@ impl Options {
         self
     }
 
-    /// Also looks for repetitions of earlier blocks, up to so many bytes back; 0 for none. What repeats something itself does
-    /// not count. For archives that hold long stretches of the same data far apart. Encoding and decoding a stream then take
+    /// Also looks for repetitions of earlier blocks, up to `bytes` back; 0 turns it off. Only bytes that are no repetition
+    /// themselves count. For archives that hold long stretches of the same data far apart. Encoding and decoding a stream then take
     /// about as much more memory, but no more than the contents have, if their length is [declared](Self::content_size). To
     /// read a range, blocks that its blocks repeat are decoded too: at most 16 for each.
     ///
@@ -245,13 +245,13 @@ impl Options {
         Ok(Encoding { recipe: self.recipe()?, block_len, verify: self.verify })
     }
 
-    /// Whether these options say what level 9 does.
+    /// Whether blocks are coded as level 9 does it unless told otherwise: by its own pipeline, without a filter.
     fn is_smallest(&self) -> bool {
         let is_typed = self.filter != Filter::None;
         self.level == Level::MAX && self.chosen_pipeline() == Pipeline::Bwt && !is_typed
     }
 
-    /// How many bytes back to look for distant matches, however few blocks there are.
+    /// How many bytes back to look for distant matches: what was set, or else what the level does.
     pub(crate) fn chosen_long_distance(&self) -> u64 {
         let of_level = || match self.chosen_block_size() {
             Ok(size) if self.is_smallest() => LEVEL_9_MAX_BACK.min(LEVEL_9_BLOCKS_BACK * size),
@@ -260,8 +260,8 @@ impl Options {
         self.long.unwrap_or_else(of_level)
     }
 
-    /// Whether blocks may also repeat parts of themselves. Not those of typed data: filters shrink data whose elements follow
-    /// one another.
+    /// Whether blocks may also repeat parts of themselves. Filtered blocks may not: without these parts their elements would
+    /// no longer follow one another.
     pub(crate) fn is_near(&self) -> bool {
         self.is_smallest() && self.chosen_long_distance() > 0
     }

@@ -36,10 +36,10 @@ fn level_9_finds_repetitions_by_itself() {
     };
     let (own, without) = (compressed(&[]), compressed(&["--long=0"]));
     assert!(2 * own.len() < without.len());
-    // Four blocks back, which is as far as it takes here.
+    // This sets the four blocks that it looks back by itself.
     assert!(compressed(&["--long=512K"]).len().abs_diff(own.len()) < 100);
     assert!(folder.pz_with(&["-d"], &own).silent() == folder.read("a"));
-    // Filters are for data that lies in order.
+    // With a filter it does not.
     assert!(compressed(&["--filter", "delta1"]) == compressed(&["--filter", "delta1", "--long=0"]));
 }
 

@@ -194,7 +194,7 @@ impl Flight {
         self.groups.len() - 1
     }
 
-    /// Takes back the group that was added last, of which no decoder has a block in hand.
+    /// Removes the group that was added last. No decoder may still have a block of it.
     pub(super) fn drop_group(&mut self) {
         self.groups.pop();
     }

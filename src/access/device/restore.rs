@@ -71,7 +71,8 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// The same at once: decodes the sources of these blocks to the contents of the decoder for `key`, which checks them.
+    /// Restores the blocks `some` at once: decodes their sources into the contents of the decoder for `key`, which then checks
+    /// what has become of them.
     fn restore_group(
         &mut self,
         key: Key,

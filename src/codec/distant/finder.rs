@@ -26,8 +26,8 @@ pub(crate) const LEAST_NEAR_BLOCK: usize = 1 << 16;
 
 /// For each hash, the latest own bytes that have it.
 ///
-/// An entry is, from its highest bit, 32 bits for the number of the block, 5 bits of the hash that its place does not tell, so
-/// that few others are compared, and 27 bits for the position after these own bytes. It is 0 if there are none.
+/// An entry has, from its highest bit, 32 bits for the number of the block, 5 low bits of the hash, so that few other bytes
+/// are taken for these, and 27 bits for the position where they end. It is 0 if there are none.
 struct Table(Vec<u64>);
 
 impl Table {
@@ -42,7 +42,7 @@ impl Table {
         u64::from(number) << 32 | u64::from((hash as u32) << Self::END_BITS) | end as u64
     }
 
-    /// Enters own bytes of a block with this hash, which end before `end`.
+    /// Enters own bytes with this hash, which end before position `end` of their block.
     fn enter(&mut self, number: u32, hash: u64, end: usize) {
         let slot = self.slot(hash);
         self.0[slot] = Self::entry(number, hash, end);
@@ -135,7 +135,10 @@ impl Finder {
     pub(crate) fn begin_frame(&mut self) {
         self.own.clear();
         self.own_len = 0;
-        self.table.0.fill(0);
+        // Before the first block it is empty; to fill it would only take its memory.
+        if self.number > 0 {
+            self.table.0.fill(0);
+        }
         self.number = 0;
     }
 
@@ -151,8 +154,7 @@ impl Finder {
         samples::take(block, &mut self.samples)?;
         self.matches.clear();
         let mut end = 0;
-        for i in 0..self.samples.len() {
-            let Sample { last, hash } = self.samples[i];
+        for &Sample { last, hash } in &self.samples {
             let at = last as usize;
             if at < end {
                 continue;
@@ -181,17 +183,17 @@ impl Finder {
     /// The match around the sample that ends with byte `at`; `anchor` is where the last match ended.
     fn match_at(&self, block: &[u8], at: usize, hash: u64, anchor: usize) -> Option<DistantMatch> {
         let (number, end) = self.table.place(hash)?;
-        let (back, last) = (self.number - number, end - 1);
+        let back = self.number - number;
         let source = self.own.len().checked_sub(back as usize).and_then(|i| self.own.get(i))?;
         // What was own bytes when it was entered may have become part of a match that began before it.
-        let after = equal(&block[at + 1..], source.get(last + 1..)?);
-        let before = equal_before(&block[anchor..=at], &source[..=last]);
+        let after = equal(&block[at + 1..], source.get(end..)?);
+        let before = equal_before(&block[anchor..=at], &source[..end]);
         let len = before + after;
         (len >= self.least).then_some(DistantMatch {
             start: (at + 1 - before) as u32,
             len: len as u32,
             back,
-            from: (last + 1 - before) as u32,
+            from: (end - before) as u32,
         })
     }
 
@@ -207,8 +209,7 @@ impl Finder {
         let mut done = 0;
         // Where the last match ends.
         let mut anchor = 0;
-        for i in 0..self.samples.len() {
-            let Sample { last, hash } = self.samples[i];
+        for &Sample { last, hash } in &self.samples {
             let end = last as usize + 1;
             while let Some(other) = others.next_if(|one| (one.start + one.len) as usize <= end) {
                 own.extend_from_slice(&block[done..other.start as usize]);
@@ -278,8 +279,7 @@ impl Finder {
         let mut matches = self.matches.iter().peekable();
         // How many bytes of matches precede a sample.
         let mut matched = 0;
-        for i in 0..self.samples.len() {
-            let Sample { last: at, hash } = self.samples[i];
+        for &Sample { last: at, hash } in &self.samples {
             while let Some(one) = matches.next_if(|one| one.start + one.len <= at) {
                 matched += one.len;
             }
@@ -338,12 +338,7 @@ mod tests {
     use super::*;
 
     fn noise(len: usize, seed: u32) -> Vec<u8> {
-        let mut x = seed;
-        let mut next = || {
-            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (x >> 24) as u8
-        };
-        (0..len).map(|_| next()).collect()
+        crate::test_data::noise(seed, len, 256)
     }
 
     /// Takes matches out of the blocks of `data` and puts them back. Returns the length of all own bytes.

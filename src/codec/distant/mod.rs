@@ -11,7 +11,7 @@
 //! | module | what |
 //! |---|---|
 //! | `finder` | finds the distant matches of one block after another |
-//! | `samples` | the positions of a block at which it looks |
+//! | `samples` | the positions of a block that it looks up |
 //! | `list` | the matches of a block as bytes |
 //! | `coded` | these bytes, coded |
 

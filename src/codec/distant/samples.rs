@@ -18,30 +18,30 @@ pub(super) struct Sample {
 /// Base-2 logarithm of the positions for each sample, in data without repetitions.
 pub(super) const SPACING_LOG: u32 = 6;
 
-/// Samples are at least so far apart. Periodic data may have one in each period.
+/// The least distance between two samples. Periodic data would otherwise have one in each period.
 const LEAST_SPACING: usize = 16;
 
 /// Bytes that a hash depends on.
 const HASHED: usize = 64;
 
-/// Bytes that decide whether the position of the last of them is a sample.
+/// Length of a position's *mark*: the bytes up to and including the position. They decide whether it is a sample.
 const MARK: usize = 8;
 
-/// Positions that are looked at together.
+/// How many positions are looked at together.
 const GROUP: usize = 32;
 
-/// A group's positions, and the bytes before them that count.
+/// The bytes that the marks of a group consist of.
 type Seen = [u8; GROUP + MARK - 1];
 
-/// Factors for both halves of a mark.
+/// A mark's two halves are multiplied by these, and the products added.
 const FACTORS: [u32; 2] = [0x9e37_79b1, 0x85eb_ca77];
 
-/// The sum of the products is as good as random. A position is a sample if its first bits are these, which those of zeros
-/// are not.
+/// A position is a sample if the sum begins with these bits. They are not 0, with which the sum of zeros begins, so that long
+/// runs of zeros have no samples.
 const SAMPLED: u32 = 1;
 
-/// Which of a group's positions are samples, as bits from the lowest.
-fn marks(seen: &Seen) -> u32 {
+/// Which positions of a group are samples: bit i tells of position i.
+fn sampled(seen: &Seen) -> u32 {
     let is_sample = |i: usize| {
         let halves = [&seen[i..i + 4], &seen[i + 4..i + 8]];
         let products = halves.iter().zip(FACTORS).map(|(half, factor)| {
@@ -55,12 +55,12 @@ fn marks(seen: &Seen) -> u32 {
 /// The same with AVX2.
 #[cfg(all(feature = "simd", target_arch = "x86_64"))]
 #[target_feature(enable = "avx2")]
-fn marks_avx2(seen: &Seen) -> u32 {
+fn sampled_avx2(seen: &Seen) -> u32 {
     use core::arch::x86_64::*;
     let factors = FACTORS.map(|factor| _mm256_set1_epi32(factor.cast_signed()));
-    let sampled = _mm256_set1_epi32(SAMPLED.cast_signed());
+    let wanted = _mm256_set1_epi32(SAMPLED.cast_signed());
     let mut all = _mm256_setzero_si256();
-    // Every fourth position, from each of the first four.
+    // Each round looks at the positions i, i + 4, i + 8 and so on.
     for i in 0..4 {
         // SAFETY: the farther load ends with the last byte of `seen`, where `i` is 3.
         let halves: [__m256i; 2] = unsafe {
@@ -75,13 +75,13 @@ fn marks_avx2(seen: &Seen) -> u32 {
         );
         let first_bits = _mm256_srli_epi32::<{ 32 - SPACING_LOG as i32 }>(products);
         let byte = _mm256_set1_epi32(0xff << (8 * i));
-        let is_sample = _mm256_and_si256(_mm256_cmpeq_epi32(first_bits, sampled), byte);
+        let is_sample = _mm256_and_si256(_mm256_cmpeq_epi32(first_bits, wanted), byte);
         all = _mm256_or_si256(all, is_sample);
     }
     _mm256_movemask_epi8(all).cast_unsigned()
 }
 
-/// A hash of bytes: NH (Black and others, "UMAC: fast and secure message authentication", 1999), whose bits are mixed.
+/// A hash of bytes: NH (Black and others, "UMAC: fast and secure message authentication", 1999), with its bits mixed.
 fn hash(bytes: &[u8; HASHED]) -> u64 {
     // Any numbers without a pattern will do.
     const KEYS: [[u32; 2]; HASHED / 8] = [
@@ -103,7 +103,7 @@ fn hash(bytes: &[u8; HASHED]) -> u64 {
     (sum ^ sum >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Replaces `samples` by those of a block, whose last positions are none.
+/// Replaces `samples` with those of `block`. Positions at its end that do not fill a group are left out.
 ///
 /// # Errors
 /// If the system has too little memory.
@@ -116,7 +116,7 @@ pub(super) fn take(block: &[u8], samples: &mut Vec<Sample>) -> Result<(), OutOfM
         unsafe { take_avx2(block, samples) };
         return Ok(());
     }
-    take_by(marks, block, samples);
+    take_by(sampled, block, samples);
     Ok(())
 }
 
@@ -133,16 +133,16 @@ pub(super) const fn memory(len: usize) -> u64 {
 #[cfg(all(feature = "simd", target_arch = "x86_64"))]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn take_avx2(block: &[u8], samples: &mut Vec<Sample>) {
-    take_by(|seen| marks_avx2(seen), block, samples);
+    take_by(|seen| sampled_avx2(seen), block, samples);
 }
 
 #[inline(always)]
-fn take_by(marks: impl Fn(&Seen) -> u32, block: &[u8], samples: &mut Vec<Sample>) {
+fn take_by(sampled: impl Fn(&Seen) -> u32, block: &[u8], samples: &mut Vec<Sample>) {
     // The first position that may be a sample.
     let mut least = HASHED - 1;
     for begin in (HASHED - MARK..).step_by(GROUP) {
         let Some(seen) = block.get(begin..).and_then(|rest| rest.first_chunk()) else { break };
-        let mut bits = marks(seen);
+        let mut bits = sampled(seen);
         while bits != 0 {
             let last = begin + MARK - 1 + bits.trailing_zeros() as usize;
             bits &= bits - 1;
@@ -158,21 +158,13 @@ fn take_by(marks: impl Fn(&Seen) -> u32, block: &[u8], samples: &mut Vec<Sample>
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn noise(len: usize) -> Vec<u8> {
-        let mut x = 1_u32;
-        let mut next = || {
-            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (x >> 24) as u8
-        };
-        (0..len).map(|_| next()).collect()
-    }
+    use crate::test_data::noise;
 
     fn samples(block: &[u8]) -> Vec<Sample> {
         let mut samples = Vec::new();
         take(block, &mut samples).unwrap();
         let mut others = Vec::with_capacity(samples.capacity());
-        take_by(marks, block, &mut others);
+        take_by(sampled, block, &mut others);
         assert_eq!(samples, others);
         assert!(samples.len() <= most(block.len()));
         samples
@@ -180,7 +172,7 @@ mod tests {
 
     #[test]
     fn one_position_in_sixty_four_is_a_sample() {
-        let samples = samples(&noise(1 << 20));
+        let samples = samples(&noise(1, 1 << 20, 256));
         assert!((samples.len() as isize - (1 << 14)).abs() < 4000, "{}", samples.len());
         let mut hashes: Vec<_> = samples.iter().map(|sample| sample.hash).collect();
         hashes.sort_unstable();
@@ -190,7 +182,7 @@ mod tests {
 
     #[test]
     fn equal_contents_have_equal_samples() {
-        let data = noise(10_000);
+        let data = noise(1, 10_000, 256);
         let all = samples(&data);
         for from in [1, 2, 3, 31, 32, 33, 1000] {
             let part = samples(&data[from..]);
@@ -205,7 +197,7 @@ mod tests {
 
     #[test]
     fn any_length_and_period() {
-        let data = noise(300);
+        let data = noise(1, 300, 256);
         for len in 0..data.len() {
             samples(&data[..len]);
         }
