@@ -106,7 +106,8 @@ MATURIN_PEP517_ARGS="--profile dev --locked" "$target/python/bin/pip" install --
 
 step "The library for C, as its script installs it: the example, with the shared library and with the static one"
 command -v pkg-config >/dev/null || install_packages pkg-config || die "pkg-config is missing, and cannot be installed here"
-scripts/install-capi.sh "$target/capi" --profile dev
+# The example does little, so that optimising would take longer.
+CARGO_PROFILE_DEV_OPT_LEVEL=0 scripts/install-capi.sh "$target/capi" --profile dev
 c_flags=$(PKG_CONFIG_PATH=$target/capi/lib/pkgconfig pkg-config --cflags --libs --static pz)
 # Each of the flags is a word of its own.
 # shellcheck disable=SC2086

@@ -25,9 +25,9 @@ use crate::trust::Trust;
 
 /// Reads of the whole archive; the median counts.
 const WHOLE: usize = 9;
-/// Ranges that are read one at a time.
+/// The most ranges that are read one at a time.
 const ALONE: usize = 400;
-/// How long ranges are read many at a time.
+/// How long ranges are read, at most one at a time, and then many at a time.
 const MEASURING_TIME: Duration = Duration::from_secs(1);
 /// Threads that ask for ranges.
 const THREADS: usize = 16;
@@ -279,15 +279,15 @@ impl Subject<'_> {
                 return Err(differs("a range"));
             }
         }
-        let mut times = Vec::new();
-        for _ in 0..ALONE {
+        let (mut times, mut total) = (Vec::new(), Duration::ZERO);
+        while times.len() < ALONE && total < MEASURING_TIME {
             let range = self.range(&mut numbers);
             let begun = Instant::now();
             let read = self.archive.read_into(range, &mut buffer);
             read.map_err(failure)?;
             times.push(begun.elapsed());
+            total += begun.elapsed();
         }
-        let total = times.iter().sum();
         Ok(self.row("ranges, one at a time", self.range, times.len(), times, total))
     }
 
