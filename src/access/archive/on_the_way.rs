@@ -248,7 +248,7 @@ impl Shared {
         let loader = &self.loader;
         let contents = loader.decode_padded(&self.layout, &staged.block, *header, &payload)?;
         let wants = in_hand.claim(staged.number);
-        let put = lane.put(in_hand.queue.block_len, &contents, &wants);
+        let put = lane.put((in_hand.queue.block_len, in_hand.queue.kind), &contents, &wants);
         put.map_err(|error| in_hand.queue.device_error(error))
     }
 }
@@ -273,13 +273,13 @@ impl OnTheWay {
         lane: &mut Lane<'_>,
     ) -> Self {
         let panicked = shared.internal("bringing a block to a device panicked");
-        let block_len = queue.block_len;
+        let kind = (queue.block_len, queue.kind);
         let mut in_hand = InHand::new(queue, batch, panicked);
         let staged = shared.stage(&mut in_hand);
         let opened = shared.open(&mut in_hand, staged);
         let repeating = shared.repeating(&opened);
         let others = shared.open_repeated(&opened, &repeating);
-        let (todo, order) = shared.plan(block_len, &opened, &others, &repeating);
+        let (todo, order) = shared.plan(kind, &opened, &others, &repeating);
         let claim = &mut |number: usize| in_hand.claim(opened[order[number]].staged.number);
         let flight = lane.begin(&todo, claim);
         drop(todo);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::Shared;
 use super::layout::BlockId;
 use super::on_the_way::Opened;
-use crate::access::device::{LaneBatch, LaneBlock, Piece, RestoredBlock};
+use crate::access::device::{BatchKind, LaneBatch, LaneBlock, Piece, RestoredBlock};
 use crate::codec::distant::{self, DistantMatch};
 use crate::format::BlockHeader;
 use crate::pipeline::buffer::zeroed;
@@ -72,7 +72,7 @@ impl Shared {
     /// the order of the file.
     pub(super) fn plan<'s>(
         &'s self,
-        block_len: u32,
+        (block_len, kind): (u32, BatchKind),
         opened: &'s [Opened],
         others: &'s [Opened],
         repeating: &[Repeating],
@@ -106,7 +106,7 @@ impl Shared {
         let block = |&number: &usize| self.lane_block(&opened[number], opened[number].header);
         let blocks = order.iter().map(block).collect();
         order.append(&mut numbers);
-        (LaneBatch { block_len, blocks, sources, restored }, order)
+        (LaneBatch { block_len, kind, blocks, sources, restored }, order)
     }
 
     /// A block for a lane, with its own header or that of its own bytes, whose payload follows the list of matches.

@@ -8,7 +8,7 @@ use super::on_the_way::OnTheWay;
 use super::queue::{Limits, Queue, Waiter};
 use super::ticket::{Claim, Priority, ReadOptions, Recipient, Ticket};
 use super::{Shared, Wanted};
-use crate::access::device::{Core, Land, Lane, OnDevice, Requests, Run, Taken, Want};
+use crate::access::device::{BatchKind, Core, Land, Lane, OnDevice, Requests, Run, Taken, Want};
 use crate::format::Pipeline;
 use crate::gpu::coder::RangeTask;
 use crate::gpu::device::DeviceError;
@@ -19,6 +19,8 @@ pub(super) struct DeviceQueue {
     queue: Mutex<Queue<DeviceWaiter>>,
     /// The longest block that decoders are made for, in bytes of contents: no shorter than the archive's.
     pub(super) block_len: u32,
+    /// What kind of batches the archive has.
+    pub(super) kind: BatchKind,
     /// The most blocks of a batch.
     max_batch: usize,
     /// Batches of so many blocks are not divided further among workers.
@@ -72,15 +74,19 @@ impl DeviceQueue {
         ];
         let tasks = tasks.into_iter().filter(|(_, is_needed)| *is_needed);
         let tasks: Vec<_> = tasks.map(|(task, _)| task).collect();
-        let most = tasks.iter().map(|task| core.batch_of(*task, block_len));
+        let kind = match tasks.contains(&RangeTask::Restore) {
+            true => BatchKind::Repeating,
+            false => BatchKind::Plain,
+        };
+        let most = tasks.iter().map(|task| core.batch_of(*task, block_len, kind));
         // What the device does not decode is only moved there.
         let most = most.filter(|most| *most > 0).min();
-        let most = most.unwrap_or_else(|| core.batch_of(RangeTask::Move, block_len));
+        let most = most.unwrap_or_else(|| core.batch_of(RangeTask::Move, block_len, kind));
         let max_batch = (most as usize).max(1);
         let few = (MIN_BATCH_BYTES / u64::from(block_len.max(1))).clamp(1, MIN_BATCH);
         let min_batch = max_batch.min(few as usize);
         let (core, queue) = (Arc::clone(core), Mutex::default());
-        Self { core, queue, block_len, max_batch, min_batch, tasks }
+        Self { core, queue, block_len, kind, max_batch, min_batch, tasks }
     }
 
     pub(super) fn is_of(&self, core: &Arc<Core>) -> bool {
@@ -151,8 +157,8 @@ impl Requests for OfArchive {
         {
             return None;
         }
-        // All workers together bring what is queued, each about as much.
-        let share = queued.div_ceil(self.queue.core.lanes());
+        // All batches that are on their way at once bring what is queued, each about as much.
+        let share = queued.div_ceil(self.queue.core.at_once(self.queue.kind));
         let batches = queued.div_ceil(share.clamp(min_batch, max_batch));
         let max_batch = queued.div_ceil(batches.max(1));
         let batch = queue.take(&Limits { only_urgent, max_blocks: usize::MAX, max_batch })?;
@@ -232,7 +238,7 @@ impl Shared {
         let prepare = move |lane: &mut Lane<'_>| {
             // A queue of the worker's own, so that it gets these blocks.
             let queue = Arc::new(DeviceQueue::new(&on, &shared.layout));
-            lane.prepare(&queue.tasks, queue.block_len)?;
+            lane.prepare(&queue.tasks, queue.block_len, queue.kind)?;
             // What is compiled depends on how many blocks there are in a batch.
             let mut count = 1;
             while shared.bring_first(&queue, count, lane, (&scratch, at))? {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::batches::BatchKind;
 use super::buffer::OnDevice;
 use super::kept::{KeptSources, OwnBytes, SourceId};
 use super::lane::Key;
@@ -61,6 +62,8 @@ pub(in crate::access) struct Piece {
 pub(in crate::access) struct LaneBatch<'w> {
     /// The most bytes of contents of any block.
     pub(in crate::access) block_len: u32,
+    /// Plain or repeating.
+    pub(in crate::access) kind: BatchKind,
     /// The blocks that are wanted as they are decoded.
     pub(in crate::access) blocks: Vec<LaneBlock<'w>>,
     /// The blocks that others consist of.
@@ -106,6 +109,7 @@ pub(super) type PartsOf<'s> = dyn FnMut(usize, &OriginOf<'_>) -> Vec<Part> + 's;
 pub(super) struct Sending<'s, 'w> {
     /// The most bytes of contents of any block of the batch.
     pub(super) block_len: u32,
+    pub(super) kind: BatchKind,
     pub(super) blocks: &'s [LaneBlock<'w>],
     /// What the block with a number is decoded for.
     pub(super) purpose: &'s dyn Fn(usize) -> Purpose,

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::Core;
 use super::flight::{
     Claim, Flight, LaneBatch, OriginOf, Outcome, Purpose, Sending, Sent, Submitted, Want, Wants,
     part_of,
 };
 use super::payload::{Seen, task_of};
 use super::readers;
+use super::{BatchKind, Core};
 use crate::format::{BlockHeader, Method, Pipeline};
 use crate::gpu::coder::{CoderError, Origin, RangeDecoder, RangeTask, RawBlock};
 use crate::gpu::device::shared_queue::SharedQueue;
@@ -63,15 +63,15 @@ impl<'c> Lane<'c> {
     ) -> Result<Flight, DeviceError> {
         let mut flight = Flight::new(batch);
         let mut wants = Wants::new(batch, claim);
-        let LaneBatch { block_len, blocks, restored, .. } = batch;
+        let LaneBatch { block_len, kind, blocks, restored, .. } = batch;
         self.as_memory_permits(0..blocks.len(), &mut |lane, range| {
             let purpose = &Purpose::Wanted;
             let parts_of = &mut |number: usize, origin: &OriginOf<'_>| {
                 wants.of(number).iter().map(|want| part_of(want, origin)).collect()
             };
             let numbers: Vec<_> = range.collect();
-            let (block_len, restorer) = (*block_len, None);
-            let sending = &mut Sending { block_len, blocks, purpose, parts_of, restorer };
+            let (block_len, kind, restorer) = (*block_len, *kind, None);
+            let sending = &mut Sending { block_len, kind, blocks, purpose, parts_of, restorer };
             lane.send(&numbers, sending, &mut flight)
         })?;
         self.as_memory_permits(0..restored.len(), &mut |lane, range| {
@@ -158,12 +158,9 @@ impl<'c> Lane<'c> {
         flight: &mut Flight,
     ) -> Result<(), CoderError> {
         let core = self.core;
-        let Sending { block_len, blocks, .. } = *sending;
+        let Sending { block_len, kind, blocks, .. } = *sending;
         for task in TASKS {
-            let most = match sending.restorer {
-                None => core.batch_of(task, block_len),
-                Some(_) => core.sources_of(task, block_len),
-            } as usize;
+            let most = core.batch_of(task, block_len, kind) as usize;
             let of_task = numbers.iter().copied();
             let of_task = of_task.filter(|&number| task_of(&blocks[number].header) == Some(task));
             let of_task: Vec<_> = of_task.collect();
@@ -308,7 +305,7 @@ impl<'c> Lane<'c> {
     /// Fails if the device does.
     pub(in crate::access) fn put(
         &mut self,
-        block_len: u32,
+        (block_len, kind): (u32, BatchKind),
         contents: &[u8],
         wants: &[Want],
     ) -> Result<(), DeviceError> {
@@ -316,7 +313,7 @@ impl<'c> Lane<'c> {
             CoderError::Device(error) => error,
             CoderError::Plan(error) => DeviceError::Unsupported(error.to_string()),
         };
-        let most = self.core.batch_of(RangeTask::Move, block_len).max(1);
+        let most = self.core.batch_of(RangeTask::Move, block_len, kind).max(1);
         let key = |blocks| (RangeTask::Move, block_len, blocks);
         match self.make_decoder(key(most), None) {
             Err(CoderError::Device(DeviceError::OutOfMemory { .. })) => {
@@ -415,17 +412,15 @@ impl<'c> Lane<'c> {
         &mut self,
         tasks: &[RangeTask],
         block_len: u32,
+        kind: BatchKind,
     ) -> Result<(), DeviceError> {
-        let mut keys: Vec<_> = tasks
-            .iter()
-            .map(|task| (*task, block_len, self.core.batch_of(*task, block_len)))
-            .collect();
+        let core = self.core;
+        let key = |kind| move |task| (task, block_len, core.batch_of(task, block_len, kind));
+        let mut keys: Vec<_> = tasks.iter().copied().map(key(kind)).collect();
         if tasks.contains(&RangeTask::Restore) {
             let of_sources =
                 TASKS.into_iter().filter(|task| *task == RangeTask::Move || tasks.contains(task));
-            keys.extend(
-                of_sources.map(|task| (task, block_len, self.core.sources_of(task, block_len))),
-            );
+            keys.extend(of_sources.map(key(BatchKind::Sources)));
         }
         for key in keys.into_iter().filter(|(.., most)| *most > 0) {
             let made = self.make_decoder(key, None).and_then(|()| {
@@ -441,7 +436,7 @@ impl<'c> Lane<'c> {
             }
         }
         // The CPU's blocks go through this.
-        self.put(block_len, &[0; 4], &[])
+        self.put((block_len, kind), &[0; 4], &[])
     }
 
     /// Whether it holds no memory.

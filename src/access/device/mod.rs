@@ -12,8 +12,8 @@
 //! - [`DeviceBuffer`] is a buffer there: one that pz allocated, or one of the caller's. In host memory it is a plain
 //!   allocation, so the same program runs without a device.
 //! - `compress` goes the other way: what lies in a buffer is encoded there, and only payloads cross the bus.
-//! - `workers` are its threads. Each has two lanes (`lane`), which take turns: it takes a batch of blocks, reads their
-//!   payloads, and submits them. While one lane's batch is decoded, the worker reads the
+//! - `workers` are its threads. Each has two lanes (`lane`), which take turns: it takes a batch of blocks (`batches` tells
+//!   how long one is), reads their payloads, and submits them. While one lane's batch is decoded, the worker reads the
 //!   other's. Few threads call the driver then, in which threads wait for each other. One that has to wait reads for
 //!   others (`readers`).
 //! - `flight` has a batch and what becomes of its blocks. Blocks with distant matches are put together on the device
@@ -22,6 +22,7 @@
 //! The device checks what it decoded by the same checksums as the CPU. The CPU decodes what the device declines or gets
 //! wrong, and says what is wrong with a damaged block; its result is uploaded.
 
+mod batches;
 mod buffer;
 mod compress;
 mod flight;
@@ -38,6 +39,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(super) use batches::BatchKind;
 pub use buffer::{DeviceBuffer, DeviceSliceMut};
 pub(super) use buffer::{OnDevice, SlicePlace};
 pub(super) use flight::{Flight, LaneBatch, LaneBlock, Outcome, Piece, RestoredBlock, Want};
@@ -57,17 +59,17 @@ use crate::gpu::device::{Device, DeviceError, NativeBuffer, NativeStream};
 pub struct DeviceMemoryOptions {
     memory: Option<u64>,
     workers: usize,
-    batch: u64,
+    batch: Option<u64>,
     idle: Duration,
     only_prepared: bool,
 }
 
 impl DeviceMemoryOptions {
-    /// The default share of the device's memory, a worker for each core but at most 16, batches of 32 MiB, and 30 seconds
-    /// until idle memory is given back.
+    /// The default share of the device's memory, a worker for each core but at most 16, or 8 with OpenCL, batches of
+    /// 32 MiB, with WebGPU of 256 MiB unless blocks repeat others, and 30 seconds until idle memory is given back.
     pub fn new() -> Self {
         let idle = Duration::from_secs(30);
-        Self { memory: None, workers: 0, batch: 32 << 20, idle, only_prepared: false }
+        Self { memory: None, workers: 0, batch: None, idle, only_prepared: false }
     }
 
     /// Sets the most bytes of device memory that decoders take, besides the buffers that hold results.
@@ -92,7 +94,7 @@ impl DeviceMemoryOptions {
     /// Sets the most bytes of contents that a batch has, but at least one block. Each worker takes several times as much
     /// device memory, and pinned host memory for the payloads.
     pub fn batch(mut self, bytes: u64) -> Self {
-        self.batch = bytes;
+        self.batch = Some(bytes);
         self
     }
 

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use super::batches::BatchKind;
 use super::flight::{
     Flight, LaneBatch, LaneBlock, OriginOf, Piece, Purpose, RestoredBlock, Sending, Sent,
     Submitted, Wants, part_of,
@@ -59,7 +60,7 @@ impl Lane<'_> {
         wants: &mut Wants<'_, '_>,
         flight: &mut Flight,
     ) -> Result<(), CoderError> {
-        let most = self.core.batch_of(RangeTask::Restore, batch.block_len);
+        let most = self.core.batch_of(RangeTask::Restore, batch.block_len, batch.kind);
         if most == 0 {
             return Ok(());
         }
@@ -123,7 +124,8 @@ impl Lane<'_> {
             of_source.map(|placed| Part { origin: origin(placed.from), ..placed.part }).collect()
         };
         let (block_len, blocks, restorer) = (batch.block_len, &batch.sources[..], Some(key));
-        let sending = &mut Sending { block_len, blocks, purpose, parts_of, restorer };
+        let kind = BatchKind::Sources;
+        let sending = &mut Sending { block_len, kind, blocks, purpose, parts_of, restorer };
         let restored = self
             .send(&numbers, sending, flight)
             .and_then(|()| self.submit_restored(key, batch, some, wants, flight));

@@ -1,6 +1,6 @@
 //! The threads that bring blocks to a device.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Barrier, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 
 use rayon::ThreadPoolBuilder;
 
+use super::batches::Batches;
 use super::compress::Encoders;
 use super::kept::KeptSources;
 use super::lane::Key;
 use super::readers;
 use super::{DeviceMemoryOptions, Lane};
-use crate::gpu::coder::{RangeDecoder, RangeTask, max_blocks};
+use crate::gpu::coder::RangeDecoder;
 use crate::gpu::device::pool::Pool;
-use crate::gpu::device::{BufferId, Device, DeviceError, budget_now};
+use crate::gpu::device::{Api, BufferId, Device, DeviceError, budget_now};
 
 /// A device with all that decoding on it needs.
 pub(in crate::access) struct Core {
@@ -29,10 +30,8 @@ pub(in crate::access) struct Core {
     depth: usize,
     /// Device memory of a lane's decoders, in bytes.
     lane_budget: u64,
-    /// Bytes of contents of a batch.
-    batch: u64,
-    /// What [`Self::batch_of`] has found.
-    batches: Mutex<HashMap<(RangeTask, u32, bool), u32>>,
+    /// How long batches are.
+    pub(super) batches: Batches,
     /// How long workers keep what they do not use.
     idle: Duration,
     /// Whether lanes load and allocate only while they are being prepared.
@@ -142,6 +141,8 @@ struct Begun {
 
 /// The most workers by default.
 const MAX_WORKERS: usize = 16;
+/// The same with OpenCL. More threads wait for each other in the driver.
+const MAX_OPENCL_WORKERS: usize = 8;
 /// The lanes of a worker.
 const DEPTH: usize = 2;
 /// How long a worker sleeps between two looks at what it waits for: each look is a call to the driver.
@@ -151,19 +152,18 @@ const NAP: Duration = Duration::from_micros(50);
 const PATIENCE: Duration = Duration::from_millis(100);
 /// The least device memory for which there is a worker by default, in bytes.
 const MIN_BUDGET: u64 = 512 << 20;
-/// The most blocks of a batch.
-const MAX_BATCH: u64 = 1024;
 /// The part of the memory in which own bytes are kept.
 const KEPT: u64 = 8;
-/// How many times as many bytes the sources of a batch may have that are decoded at once. Copies with small changes have two to
-/// three: the own bytes of a block, and the two blocks that most of it lies in.
-const SOURCES: u64 = 4;
 
 impl Core {
     pub(super) fn new(device: Arc<dyn Device>, options: &DeviceMemoryOptions) -> Arc<Self> {
         let budget = budget_now(&device, options.memory);
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let most = (budget / MIN_BUDGET).clamp(2, MAX_WORKERS as u64) as usize;
+        let most = match device.limits().api {
+            Api::OpenCl => MAX_OPENCL_WORKERS,
+            Api::Cuda | Api::WebGpu => MAX_WORKERS,
+        };
+        let most = (budget / MIN_BUDGET).clamp(2, most as u64) as usize;
         let workers = match options.workers {
             0 => cores.clamp(2, most),
             workers => workers,
@@ -179,8 +179,7 @@ impl Core {
             workers,
             depth,
             lane_budget: (budget - to_keep) / (workers * depth) as u64,
-            batch: options.batch,
-            batches: Mutex::default(),
+            batches: Batches::new(options.batch),
             idle: options.idle,
             only_prepared: options.only_prepared,
             process: std::process::id(),
@@ -253,36 +252,6 @@ impl Core {
             }
             allocated => allocated,
         }
-    }
-
-    /// The most blocks of up to `block_len` bytes that a lane decodes at once, as the costs of the kernels predict; 0 if
-    /// the device declines them, or if not even one fits.
-    pub(in crate::access) fn batch_of(&self, task: RangeTask, block_len: u32) -> u32 {
-        self.most_at_once(task, block_len, false)
-    }
-
-    /// The same for blocks that a batch of blocks to restore consists of.
-    pub(super) fn sources_of(&self, task: RangeTask, block_len: u32) -> u32 {
-        self.most_at_once(task, block_len, true)
-    }
-
-    fn most_at_once(&self, task: RangeTask, block_len: u32, of_sources: bool) -> u32 {
-        let mut known = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
-        let find = || self.find_most_at_once(task, block_len, of_sources);
-        *known.entry((task, block_len, of_sources)).or_insert_with(find)
-    }
-
-    fn find_most_at_once(&self, task: RangeTask, block_len: u32, of_sources: bool) -> u32 {
-        let limits = self.device.limits();
-        let Ok(cost) = RangeDecoder::cost_of_block(limits, task, block_len) else { return 0 };
-        let bytes = if of_sources { SOURCES * self.batch } else { self.batch };
-        let wanted = (bytes / u64::from(block_len.max(1))).clamp(1, MAX_BATCH);
-        // Blocks to restore and their sources are in memory together.
-        let shares = if of_sources || task == RangeTask::Restore { 2 } else { 1 };
-        let in_memory = self.lane_budget / shares / cost.memory.max(1);
-        let in_buffer = limits.max_buffer / cost.largest_buffer.max(1);
-        let counted = u64::from(max_blocks(block_len));
-        wanted.min(in_memory).min(in_buffer).min(counted) as u32
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -303,11 +303,11 @@ pub struct Bench {
     /// With --load: random ranges at a time
     #[arg(long, value_name = "N", requires = "load", default_value = "512")]
     pub in_flight: usize,
-    /// With --load: threads that bring blocks to the device; 0 is one for each core, at most 16. With --door: threads that
-    /// answer; 0 is one for each core, at most 8
+    /// With --load: threads that bring blocks to the device; 0 is one for each core, at most 16, or 8 with OpenCL. With
+    /// --door: threads that answer; 0 is one for each core, at most 8
     #[arg(long, value_name = "N", requires = "parts", default_value = "0")]
     pub workers: usize,
-    /// With --load: bytes of contents of a batch [default: 32M]
+    /// With --load: bytes of contents of a batch [default: 32M; through WebGPU 256M, unless blocks repeat others]
     #[arg(long, value_name = "SIZE", requires = "load", value_parser = sizes::nonzero)]
     pub batch: Option<Size>,
     /// With --load: read each file into memory first

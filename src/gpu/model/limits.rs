@@ -151,6 +151,12 @@ impl Limits {
         self.kind == Kind::Software && self.api == Api::WebGpu
     }
 
+    /// Whether the device has a single queue, in which kernels run one after another: then a long batch ends sooner than the
+    /// short ones that it consists of. Elsewhere those run beside each other.
+    pub(crate) fn has_one_queue(&self) -> bool {
+        self.api == Api::WebGpu
+    }
+
     /// The fuel that an invocation may take where its loops take up to `turns` turns for each unit: less than `fuel` on a
     /// device that silently ends long loops, so that it reports them instead.
     pub(crate) fn loop_fuel(&self, turns: u32, fuel: u32) -> u32 {

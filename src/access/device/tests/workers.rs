@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use super::super::Core;
+use super::super::{BatchKind, Core};
 use super::{
     DeviceMemory, DeviceMemoryOptions, Watched, archive_of, check, contents, faulty, memory_of,
     wait_until,
@@ -73,13 +73,32 @@ fn memory_is_what_costs_predict() {
                     RangeTask::Move,
                     RangeTask::Restore,
                 ] {
-                    let blocks = core.batch_of(task, block_len);
                     let cost = RangeDecoder::cost_of_block(device.limits(), task, block_len);
                     let Ok(cost) = cost else { continue };
-                    let taken = u64::from(blocks) * cost.memory;
-                    assert!(2 * taken <= megabytes << 20, "{task:?} {block_len}: {taken}");
+                    for kind in [BatchKind::Plain, BatchKind::Repeating, BatchKind::Sources] {
+                        let blocks = core.batch_of(task, block_len, kind);
+                        let taken = u64::from(blocks) * cost.memory;
+                        assert!(2 * taken <= megabytes << 20, "{task:?} {block_len}: {taken}");
+                    }
                 }
             }
+        }
+    });
+}
+
+/// Plain blocks come in few long batches where kernels of several batches do not run beside each other.
+#[test]
+fn a_device_with_one_queue_gets_few_long_batches() {
+    each_device(|device| {
+        let options = DeviceMemoryOptions::new().workers(8).memory(64 << 30);
+        let core = Core::new(Arc::new(Nothing(device.limits().clone())), &options);
+        let task = RangeTask::Decode(Pipeline::Lzf);
+        let [plain, repeating] = [BatchKind::Plain, BatchKind::Repeating]
+            .map(|kind| (core.at_once(kind), core.batch_of(task, 1 << 20, kind)));
+        if device.limits().has_one_queue() {
+            assert!(plain.0 < repeating.0 && plain.1 > repeating.1, "{plain:?} {repeating:?}");
+        } else {
+            assert_eq!(plain, repeating);
         }
     });
 }

@@ -23,6 +23,8 @@ pub(super) struct WebGpuQueue<'d> {
     last: Option<wgpu::SubmissionIndex>,
     uploads: Uploads,
     downloads: Vec<Download>,
+    /// Memory that [`Queue::write_with`] has filled, for its next call: new memory takes longer to touch than to fill.
+    filled: Vec<u8>,
     deadline: Duration,
     timed_out: bool,
     timer: Option<Timer>,
@@ -53,6 +55,7 @@ impl<'d> WebGpuQueue<'d> {
             last: None,
             uploads: Uploads::new(),
             downloads: Vec::new(),
+            filled: Vec::new(),
             deadline: DEADLINE,
             timed_out: false,
             timer: None,
@@ -336,6 +339,23 @@ impl Queue for WebGpuQueue<'_> {
             let buffer = queue.checked(buffer, offset, bytes)?;
             queue.upload(&buffer, offset, parts)
         })
+    }
+
+    fn write_with(
+        &mut self,
+        buffer: BufferId,
+        offset: u64,
+        (bytes, _): (usize, usize),
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), DeviceError> {
+        let mut filled = std::mem::take(&mut self.filled);
+        if filled.len() < bytes {
+            filled.resize(bytes, 0);
+        }
+        fill(&mut filled[..bytes]);
+        let written = self.write(buffer, offset, &filled[..bytes]);
+        self.filled = filled;
+        written
     }
 
     fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {
