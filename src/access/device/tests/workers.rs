@@ -12,7 +12,7 @@ use super::{
 };
 use crate::access::{Archive, ArchiveError, ArchiveOptions, Priority, RangeRead, ReadOptions};
 use crate::gpu::coder::{RangeDecoder, RangeTask};
-use crate::gpu::device::Api;
+use crate::gpu::device::{Api, Limits};
 use crate::gpu::tests::faulty::{Fault, Faulty};
 use crate::gpu::tests::testing::{Nothing, each_device, each_static_device};
 use crate::{Level, Options, Pipeline};
@@ -91,7 +91,8 @@ fn memory_is_what_costs_predict() {
 fn a_device_with_one_queue_gets_few_long_batches() {
     each_device(|device| {
         let options = DeviceMemoryOptions::new().workers(8).memory(64 << 30);
-        let core = Core::new(Arc::new(Nothing(device.limits().clone())), &options);
+        let limits = Limits { max_buffer: 64 << 30, ..device.limits().clone() };
+        let core = Core::new(Arc::new(Nothing(limits)), &options);
         let task = RangeTask::Decode(Pipeline::Lzf);
         let [plain, repeating] = [BatchKind::Plain, BatchKind::Repeating]
             .map(|kind| (core.at_once(kind), core.batch_of(task, 1 << 20, kind)));

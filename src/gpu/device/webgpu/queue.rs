@@ -348,6 +348,7 @@ impl Queue for WebGpuQueue<'_> {
         (bytes, _): (usize, usize),
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<(), DeviceError> {
+        self.uploads.allow_batches();
         let mut filled = std::mem::take(&mut self.filled);
         if filled.len() < bytes {
             filled.resize(bytes, 0);

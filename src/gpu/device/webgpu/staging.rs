@@ -12,6 +12,9 @@ use crate::gpu::device::deadline::Deadline;
 const UPLOAD: u64 = 4 << 20;
 /// The most upload buffers.
 const UPLOADS: usize = 4;
+/// The same once whole batches are uploaded ([`Queue::write_with`](super::Queue::write_with)). A copy waits for the kernels of
+/// all batches before it, and with few buffers the host waits for the copy.
+const UPLOADS_OF_BATCHES: usize = 16;
 /// The largest download buffer in bytes.
 pub(super) const DOWNLOAD: u64 = 4 << 20;
 
@@ -30,8 +33,9 @@ pub(super) struct Uploads {
     /// Filled buffers whose commands have not been submitted.
     full: Vec<wgpu::Buffer>,
     mapped: Vec<wgpu::Buffer>,
-    /// Number of all upload buffers.
+    /// Number of all upload buffers, and the most that there may be.
     count: usize,
+    most: usize,
     sender: Sender<Option<wgpu::Buffer>>,
     back: Receiver<Option<wgpu::Buffer>>,
 }
@@ -39,7 +43,20 @@ pub(super) struct Uploads {
 impl Uploads {
     pub(super) fn new() -> Self {
         let (sender, back) = channel();
-        Self { open: None, full: Vec::new(), mapped: Vec::new(), count: 0, sender, back }
+        Self {
+            open: None,
+            full: Vec::new(),
+            mapped: Vec::new(),
+            count: 0,
+            most: UPLOADS,
+            sender,
+            back,
+        }
+    }
+
+    /// Allows for whole batches.
+    pub(super) fn allow_batches(&mut self) {
+        self.most = UPLOADS_OF_BATCHES;
     }
 
     /// Copies at most `bytes` bytes of `parts` into a mapped buffer, beginning with `part`, which keeps what did not
@@ -95,19 +112,26 @@ impl Uploads {
         if let Some(buffer) = self.mapped.pop() {
             return Ok(Some(buffer));
         }
-        if self.count == UPLOADS {
+        if self.count == self.most {
             return Ok(None);
         }
-        let buffer = device.scoped(UPLOAD, || {
+        let made = device.scoped(UPLOAD, || {
             device.device.create_buffer(&wgpu::BufferDescriptor {
                 label: None,
                 size: UPLOAD,
                 usage: wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC,
                 mapped_at_creation: true,
             })
-        })?;
-        self.count += 1;
-        Ok(Some(buffer))
+        });
+        match made {
+            // There are others to wait for.
+            Err(DeviceError::OutOfMemory { .. }) if self.count >= UPLOADS => Ok(None),
+            Err(error) => Err(error),
+            Ok(buffer) => {
+                self.count += 1;
+                Ok(Some(buffer))
+            }
+        }
     }
 
     fn close(&mut self) {
