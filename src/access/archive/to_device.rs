@@ -149,16 +149,18 @@ impl Requests for OfArchive {
         let mut queue = self.queue.lock();
         let queued = queue.queued();
         // A batch of one block takes about as long as one of a few. So while several are on the way, each further one has
-        // twice as many blocks. Whoever ends a batch looks again, so nothing waits for ever. A server must not hold up what
-        // does not need it.
+        // twice as many blocks, up to as many as the device has use for. Whoever ends a batch looks again, so nothing waits
+        // for ever. A server must not hold up what does not need it.
         let beyond_free = queue.batches().saturating_sub(FREE_BATCHES);
         let worth = 1usize.checked_shl(beyond_free).unwrap_or(usize::MAX);
-        if queued < worth.min(min_batch / 2) && !queue.is_urgent() && self.shared.source.is_local()
-        {
+        let at_once = self.queue.core.at_once(self.queue.kind);
+        let can_wait = !queue.is_urgent() && self.shared.source.is_local();
+        let has_enough = queue.batches() as usize >= at_once;
+        if can_wait && (has_enough || queued < worth.min(min_batch / 2)) {
             return None;
         }
         // All batches that are on their way at once bring what is queued, each about as much.
-        let share = queued.div_ceil(self.queue.core.at_once(self.queue.kind));
+        let share = queued.div_ceil(at_once);
         let batches = queued.div_ceil(share.clamp(min_batch, max_batch));
         let max_batch = queued.div_ceil(batches.max(1));
         let batch = queue.take(&Limits { only_urgent, max_blocks: usize::MAX, max_batch })?;

@@ -22,7 +22,7 @@ const MAX_BATCH: u64 = 1024;
 /// Bytes of contents of a batch by default.
 const BATCH: u64 = 32 << 20;
 /// The same of plain blocks on a device with a single queue. A batch of any length takes some milliseconds there.
-const BATCH_OF_ONE_QUEUE: u64 = 256 << 20;
+const BATCH_OF_ONE_QUEUE: u64 = 128 << 20;
 /// How many batches of plain blocks are on their way at once to a device with a single queue: while one is decoded, others are
 /// read.
 const BATCHES_OF_ONE_QUEUE: usize = 4;

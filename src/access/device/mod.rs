@@ -66,7 +66,7 @@ pub struct DeviceMemoryOptions {
 
 impl DeviceMemoryOptions {
     /// The default share of the device's memory, a worker for each core but at most 16, or 8 with OpenCL, batches of
-    /// 32 MiB, with WebGPU of 256 MiB unless blocks repeat others, and 30 seconds until idle memory is given back.
+    /// 32 MiB, with WebGPU of 128 MiB unless blocks repeat others, and 30 seconds until idle memory is given back.
     pub fn new() -> Self {
         let idle = Duration::from_secs(30);
         Self { memory: None, workers: 0, batch: None, idle, only_prepared: false }

@@ -307,7 +307,7 @@ pub struct Bench {
     /// --door: threads that answer; 0 is one for each core, at most 8
     #[arg(long, value_name = "N", requires = "parts", default_value = "0")]
     pub workers: usize,
-    /// With --load: bytes of contents of a batch [default: 32M; through WebGPU 256M, unless blocks repeat others]
+    /// With --load: bytes of contents of a batch [default: 32M; through WebGPU 128M, unless blocks repeat others]
     #[arg(long, value_name = "SIZE", requires = "load", value_parser = sizes::nonzero)]
     pub batch: Option<Size>,
     /// With --load: read each file into memory first

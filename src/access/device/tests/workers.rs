@@ -91,7 +91,8 @@ fn memory_is_what_costs_predict() {
 fn a_device_with_one_queue_gets_few_long_batches() {
     each_device(|device| {
         let options = DeviceMemoryOptions::new().workers(8).memory(64 << 30);
-        let limits = Limits { max_buffer: 64 << 30, ..device.limits().clone() };
+        let most = 64 << 30;
+        let limits = Limits { memory: most, max_buffer: most, ..device.limits().clone() };
         let core = Core::new(Arc::new(Nothing(limits)), &options);
         let task = RangeTask::Decode(Pipeline::Lzf);
         let [plain, repeating] = [BatchKind::Plain, BatchKind::Repeating]
