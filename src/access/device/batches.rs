@@ -23,8 +23,8 @@ const MAX_BATCH: u64 = 1024;
 const BATCH: u64 = 32 << 20;
 /// The same of plain blocks on a device with a single queue. A batch of any length takes some milliseconds there.
 const BATCH_OF_ONE_QUEUE: u64 = 128 << 20;
-/// How many batches of plain blocks are on their way at once to a device with a single queue: while one is decoded, others are
-/// read.
+/// The most batches of plain blocks that are on their way at once to a device with a single queue: while one is decoded, others
+/// are read.
 const BATCHES_OF_ONE_QUEUE: usize = 4;
 /// How many times as many bytes the sources of a batch may have that are decoded at once. Copies with small changes have two to
 /// three: the own bytes of a block, and the two blocks that most of it lies in.
@@ -43,7 +43,7 @@ impl Batches {
 }
 
 impl Core {
-    /// How many batches of this kind are on their way at once, if there are enough blocks.
+    /// The most batches of this kind that are on their way at once.
     pub(in crate::access) fn at_once(&self, kind: BatchKind) -> usize {
         match kind {
             BatchKind::Plain if self.device().limits().has_one_queue() => {
