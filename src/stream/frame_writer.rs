@@ -240,8 +240,8 @@ impl FrameWriter {
         }
     }
 
-    /// Writes the frame's header if it has not been written. Its distant matches may reach
-    /// `reach` own bytes back.
+    /// Writes the frame's header if it has not been written. Its distant matches may reach `reach` own
+    /// bytes back.
     fn begin(&mut self, writer: &mut impl Write, reach: u64) -> Result<(), Error> {
         if self.frame_len == 0 {
             let most = self.max_blocks << self.header.block_log;

@@ -273,13 +273,13 @@ impl OnTheWay {
         lane: &mut Lane<'_>,
     ) -> Self {
         let panicked = shared.internal("bringing a block to a device panicked");
-        let kind = (queue.block_len, queue.kind);
+        let of_archive = (queue.block_len, queue.kind);
         let mut in_hand = InHand::new(queue, batch, panicked);
         let staged = shared.stage(&mut in_hand);
         let opened = shared.open(&mut in_hand, staged);
         let repeating = shared.repeating(&opened);
         let others = shared.open_repeated(&opened, &repeating);
-        let (todo, order) = shared.plan(kind, &opened, &others, &repeating);
+        let (todo, order) = shared.plan(of_archive, &opened, &others, &repeating);
         let claim = &mut |number: usize| in_hand.claim(opened[order[number]].staged.number);
         let flight = lane.begin(&todo, claim);
         drop(todo);

@@ -43,14 +43,15 @@ impl Batches {
 }
 
 impl Core {
+    /// Whether batches of this kind should be few and long.
+    fn prefers_long(&self, kind: BatchKind) -> bool {
+        kind == BatchKind::Plain && self.device().limits().has_one_queue()
+    }
+
     /// The most batches of this kind that are on their way at once.
     pub(in crate::access) fn at_once(&self, kind: BatchKind) -> usize {
-        match kind {
-            BatchKind::Plain if self.device().limits().has_one_queue() => {
-                self.lanes().min(BATCHES_OF_ONE_QUEUE)
-            }
-            _ => self.lanes(),
-        }
+        let most = if self.prefers_long(kind) { BATCHES_OF_ONE_QUEUE } else { usize::MAX };
+        self.lanes().min(most)
     }
 
     /// The most blocks of up to `block_len` bytes that a lane decodes at once, as the costs of the kernels predict; 0 if
@@ -69,10 +70,7 @@ impl Core {
     fn find_batch_of(&self, task: RangeTask, block_len: u32, kind: BatchKind) -> u32 {
         let limits = self.device().limits();
         let Ok(cost) = RangeDecoder::cost_of_block(limits, task, block_len) else { return 0 };
-        let usual = match kind {
-            BatchKind::Plain if limits.has_one_queue() => BATCH_OF_ONE_QUEUE,
-            _ => BATCH,
-        };
+        let usual = if self.prefers_long(kind) { BATCH_OF_ONE_QUEUE } else { BATCH };
         let bytes = self.batches.bytes.unwrap_or(usual);
         let bytes = if kind == BatchKind::Sources { SOURCES * bytes } else { bytes };
         let wanted = (bytes / u64::from(block_len.max(1))).clamp(1, MAX_BATCH);

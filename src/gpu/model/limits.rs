@@ -151,8 +151,8 @@ impl Limits {
         self.kind == Kind::Software && self.api == Api::WebGpu
     }
 
-    /// Whether the device has a single queue, in which kernels run one after another: then a long batch ends sooner than the
-    /// short ones that it consists of. Elsewhere those run beside each other.
+    /// Whether the device has a single queue, in which kernels run one after another: then one long batch ends sooner than
+    /// several short ones with the same blocks. On other devices short batches run beside each other.
     pub(crate) fn has_one_queue(&self) -> bool {
         self.api == Api::WebGpu
     }

@@ -285,8 +285,9 @@ impl Subject<'_> {
             let begun = Instant::now();
             let read = self.archive.read_into(range, &mut buffer);
             read.map_err(failure)?;
-            times.push(begun.elapsed());
-            total += begun.elapsed();
+            let time = begun.elapsed();
+            times.push(time);
+            total += time;
         }
         Ok(self.row("ranges, one at a time", self.range, times.len(), times, total))
     }

@@ -13,7 +13,7 @@ const UPLOAD: u64 = 4 << 20;
 /// The most upload buffers.
 const UPLOADS: usize = 4;
 /// The same once whole batches are uploaded ([`Queue::write_with`](super::Queue::write_with)). A copy waits for the kernels of
-/// all batches before it, and with few buffers the host waits for the copy.
+/// all batches before it; with fewer buffers the host would wait for it, too.
 const UPLOADS_OF_BATCHES: usize = 16;
 /// The largest download buffer in bytes.
 pub(super) const DOWNLOAD: u64 = 4 << 20;
@@ -33,8 +33,9 @@ pub(super) struct Uploads {
     /// Filled buffers whose commands have not been submitted.
     full: Vec<wgpu::Buffer>,
     mapped: Vec<wgpu::Buffer>,
-    /// Number of all upload buffers, and the most that there may be.
+    /// Number of all upload buffers.
     count: usize,
+    /// The most that there may be.
     most: usize,
     sender: Sender<Option<wgpu::Buffer>>,
     back: Receiver<Option<wgpu::Buffer>>,
@@ -54,7 +55,7 @@ impl Uploads {
         }
     }
 
-    /// Allows for whole batches.
+    /// From now on makes as many buffers as whole batches need.
     pub(super) fn allow_batches(&mut self) {
         self.most = UPLOADS_OF_BATCHES;
     }
@@ -123,15 +124,13 @@ impl Uploads {
                 mapped_at_creation: true,
             })
         });
-        match made {
-            // There are others to wait for.
-            Err(DeviceError::OutOfMemory { .. }) if self.count >= UPLOADS => Ok(None),
-            Err(error) => Err(error),
-            Ok(buffer) => {
-                self.count += 1;
-                Ok(Some(buffer))
-            }
+        // There are others to wait for.
+        if self.count >= UPLOADS && matches!(made, Err(DeviceError::OutOfMemory { .. })) {
+            return Ok(None);
         }
+        let buffer = made?;
+        self.count += 1;
+        Ok(Some(buffer))
     }
 
     fn close(&mut self) {
