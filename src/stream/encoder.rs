@@ -17,9 +17,9 @@ use std::sync::Arc;
 use super::frame_writer::FrameWriter;
 use super::places::ReadAt;
 use super::tasks::{EncodeTask, Origin};
+use super::turns::Turns;
 use crate::clock::Instant;
 use crate::codec::Recipe;
-use crate::codec::distant::Finder;
 use crate::codec::filter::{Filter, LOOKED_AT};
 use crate::error::Error;
 use crate::format::MAX_BLOCKS;
@@ -81,8 +81,8 @@ pub struct Encoder<W: Write> {
     flush_ends_block: bool,
     failed: bool,
     statistics: Option<Statistics>,
-    /// Finds distant matches, if blocks are to have any.
-    finder: Option<Finder>,
+    /// If blocks are to have distant matches: when each looks for them.
+    turns: Option<Turns>,
 }
 
 impl<W: Write> Encoder<W> {
@@ -122,7 +122,7 @@ impl<W: Write> Encoder<W> {
             flush_ends_block,
             failed: false,
             statistics: plan.statistics,
-            finder: plan.finder,
+            turns: plan.finder.map(Turns::new),
         }
     }
 
@@ -259,7 +259,7 @@ impl<W: Write> Encoder<W> {
         task.contents.truncate(self.filled);
         task.is_last = true;
         self.set_recipe(&mut task);
-        self.set_place(&mut task)?;
+        self.set_place(&mut task);
         self.filled = 0;
         self.submitted = 0;
         if self.scheduler.is_some() || self.accelerator.is_some() {
@@ -335,7 +335,7 @@ impl<W: Write> Encoder<W> {
         task.contents.truncate(self.filled);
         task.read();
         task.contents.set_len(self.block_size).map_err(|fault| fault.at(Default::default()))?;
-        task.take_unreadable()?;
+        task.take_unprepared()?;
         self.failed = false;
         Ok(())
     }
@@ -359,20 +359,17 @@ impl<W: Write> Encoder<W> {
         task.recipe = self.recipe;
     }
 
-    /// Sets where a block lies in its frame, and takes out what earlier blocks of the frame have.
-    fn set_place(&mut self, task: &mut EncodeTask) -> Result<(), Error> {
+    /// Sets where a block lies in its frame, and when it looks for what earlier blocks have.
+    fn set_place(&mut self, task: &mut EncodeTask) {
         task.number = self.submitted % MAX_BLOCKS;
         task.position = task.number * self.block_size as u64;
-        let Some(finder) = &mut self.finder else { return Ok(()) };
-        let taken = task.take_out(finder);
-        self.failed |= taken.is_err();
-        taken
+        task.turn = self.turns.as_mut().map(Turns::give);
     }
 
     /// Submits a block to the workers, and writes blocks that they have finished.
     fn submit(&mut self, mut task: EncodeTask) -> Result<(), Error> {
         self.set_recipe(&mut task);
-        self.set_place(&mut task)?;
+        self.set_place(&mut task);
         self.submitted += 1;
         self.scheduler().submit(task);
         while let Some(scheduler) = &mut self.scheduler {

@@ -14,6 +14,7 @@ mod recover;
 mod salvage;
 mod seekable;
 mod tasks;
+mod turns;
 mod window;
 
 pub use bounded::{Bounded, Growing};

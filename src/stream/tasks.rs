@@ -10,8 +10,9 @@ use rayon::prelude::*;
 
 use super::distant::{History, Restoring, Sources};
 use super::places::{ReadAt, WriteAt};
+use super::turns::Turn;
 use crate::clock::Instant;
-use crate::codec::distant::{self, Finder};
+use crate::codec::distant::{self, Survey};
 use crate::codec::filter::ApplyFault;
 use crate::codec::{OutOfMemory, Recipe, reserve};
 use crate::error::{Error, Place};
@@ -79,8 +80,11 @@ pub(crate) struct EncodeTask {
     pub(crate) position: u64,
     /// Where to read the contents, if they have not been read.
     pub(crate) origin: Option<Origin>,
-    /// The error of reading the contents.
-    unreadable: Option<io::Error>,
+    /// Its turn to look for distant matches, if it is to have any and has not looked.
+    pub(crate) turn: Option<Turn>,
+    survey: Survey,
+    /// The error of reading the contents, or of looking for matches.
+    unprepared: Option<Error>,
     pub(crate) payload: Vec<u8>,
     coded: Option<Coded>,
     is_unverified: bool,
@@ -98,28 +102,31 @@ impl EncodeTask {
         self.is_unverified = false;
         self.refused = None;
         self.origin = None;
-        self.unreadable = None;
+        self.turn = None;
+        self.unprepared = None;
         self.taken_out.list.clear();
     }
 
-    /// Takes out of the contents what `finder` finds in earlier blocks, or earlier in the contents.
-    pub(crate) fn take_out(&mut self, finder: &mut Finder) -> Result<(), Error> {
-        self.read();
-        self.take_unreadable()?;
-        if self.number == 0 {
-            finder.begin_frame();
+    /// Looks for distant matches when it is the block's turn, and takes them out of the contents.
+    fn take_out(&mut self) {
+        let Some(turn) = self.turn.take() else { return };
+        if self.unprepared.is_none() {
+            self.unprepared = self.take_out_at(turn).err();
         }
-        let content_crc = crc32c(&self.contents);
-        let content_len = self.contents.len() as u32;
+    }
+
+    fn take_out_at(&mut self, turn: Turn) -> Result<(), Error> {
         let refused = |refused: OutOfMemory| Error::OutOfMemory { needed: refused.bytes };
-        let is_near = finder.is_near();
-        let (matches, own_len) = finder.find(&mut self.contents).map_err(refused)?;
-        self.taken_out.list.clear();
-        distant::write(matches, self.number as u32, &mut self.taken_out.list);
-        if is_near {
-            distant::code(&mut self.taken_out.list).map_err(refused)?;
+        let TakenOut { list, content_len, content_crc } = &mut self.taken_out;
+        (*content_len, *content_crc) = (self.contents.len() as u32, crc32c(&self.contents));
+        self.survey.take(&self.contents).map_err(refused)?;
+        let codes_list = turn.codes_list();
+        let matches = turn.find(&mut self.survey, self.number == 0)?;
+        distant::write(&matches, self.number as u32, list);
+        if codes_list {
+            distant::code(list).map_err(refused)?;
         }
-        (self.taken_out.content_len, self.taken_out.content_crc) = (content_len, content_crc);
+        let own_len = distant::take_out(&matches, &mut self.contents);
         self.contents.truncate(own_len);
         Ok(())
     }
@@ -131,7 +138,7 @@ impl EncodeTask {
 
     /// The result of encoding, for a frame with these modules.
     pub(crate) fn coded(&mut self, modules: &ModuleTable) -> Result<Coded, Error> {
-        self.take_unreadable()?;
+        self.take_unprepared()?;
         if let (None, Some(refused)) = (self.coded, self.refused) {
             return Err(refusal(refused, modules, self.number));
         }
@@ -141,29 +148,30 @@ impl EncodeTask {
     /// Reads the contents, if they have not been read.
     pub(crate) fn read(&mut self) {
         if let Some(origin) = self.origin.take() {
-            self.unreadable = origin.read(&mut self.contents).err();
+            self.unprepared = origin.read(&mut self.contents).err().map(Error::from);
         }
     }
 
     /// Makes room for the payload. Returns whether the block can be encoded.
     fn has_payload_room(&mut self) -> bool {
-        if self.unreadable.is_none() && !self.is_unverified {
+        if self.unprepared.is_none() && !self.is_unverified {
             let room = reserve(&mut self.payload, payload_capacity(self.contents.len()));
             self.payload.clear();
             self.refused = room.err().map(ApplyFault::from);
         }
-        self.unreadable.is_none() && self.refused.is_none()
+        self.unprepared.is_none() && self.refused.is_none()
     }
 
-    /// Returns the error of reading the contents, if there was one.
-    pub(crate) fn take_unreadable(&mut self) -> Result<(), Error> {
-        self.unreadable.take().map_or(Ok(()), |error| Err(error.into()))
+    /// Returns the error of preparing the contents, if there was one.
+    pub(crate) fn take_unprepared(&mut self) -> Result<(), Error> {
+        self.unprepared.take().map_or(Ok(()), Err)
     }
 }
 
 impl Task for EncodeTask {
     fn run(batch: &mut [Self], engine: &dyn Engine) {
         read_all(batch, engine, |task| task.origin.is_some(), EncodeTask::read);
+        batch.iter_mut().for_each(EncodeTask::take_out);
         let mut by_recipe = batch;
         // Call the engine once for each run of blocks with the same recipe, which usually is all of them.
         while let Some(first) = by_recipe.first() {
@@ -199,7 +207,7 @@ impl Task for EncodeTask {
     }
 
     fn is_done(&self) -> bool {
-        self.is_coded() || self.unreadable.is_some()
+        self.is_coded() || self.unprepared.is_some()
     }
 
     fn bytes(&self) -> u64 {
@@ -208,6 +216,8 @@ impl Task for EncodeTask {
 
     fn set_panicked(&mut self) {
         self.coded = None;
+        // Nobody waits for it any longer.
+        self.turn = None;
     }
 }
 

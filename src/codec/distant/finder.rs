@@ -5,13 +5,16 @@
 //! compared, and extended in both directions.
 //!
 //! What repeats earlier blocks is taken out first; then, if it is wanted, what the rest repeats of itself.
+//!
+//! Blocks are searched in order. What depends on a block alone is its [`Survey`], which any thread can make before.
 
 use std::collections::VecDeque;
 use std::mem;
 
 use super::samples::{self, SPACING_LOG, Sample};
-use super::{DistantMatch, MAX_SOURCES, coded, sources, take_out};
-use crate::codec::{OutOfMemory, reserve, reserve_zeroed};
+use super::{DistantMatch, MAX_SOURCES, sources, take_out};
+use crate::codec::{OutOfMemory, reserve, reserve_huge, reserve_zeroed};
+use crate::pages::advise_huge_pages;
 
 /// A shorter match is not taken: the block's own codec may do as well, and every match cuts its data.
 const LEAST: usize = 128;
@@ -57,6 +60,33 @@ impl Table {
     }
 }
 
+/// What the search for a block's matches needs of the block alone.
+#[derive(Default)]
+pub(crate) struct Survey {
+    samples: Vec<Sample>,
+    /// The block's contents, of which the finder keeps the own bytes.
+    contents: Vec<u8>,
+}
+
+impl Survey {
+    /// Bytes of memory that the survey of a block of `block_size` bytes takes.
+    pub(super) fn memory(block_size: usize) -> u64 {
+        samples::memory(block_size) + block_size as u64
+    }
+
+    /// Replaces the survey by that of `block`.
+    ///
+    /// # Errors
+    /// If the system has too little memory.
+    pub(crate) fn take(&mut self, block: &[u8]) -> Result<(), OutOfMemory> {
+        samples::take(block, &mut self.samples)?;
+        self.contents.clear();
+        reserve_huge(&mut self.contents, block.len())?;
+        self.contents.extend_from_slice(block);
+        Ok(())
+    }
+}
+
 /// The finder of a stream's blocks, which keeps the own bytes that matches may repeat.
 pub(crate) struct Finder {
     /// How many own bytes back a match may reach.
@@ -68,9 +98,6 @@ pub(crate) struct Finder {
     /// Number of the next block in its frame.
     number: u32,
     table: Table,
-    /// Samples of the present block.
-    samples: Vec<Sample>,
-    matches: Vec<DistantMatch>,
     /// Whether to find what a block repeats of itself, too.
     is_near: bool,
     /// The fewest bytes of a match.
@@ -83,12 +110,12 @@ pub(crate) struct Finder {
 impl Finder {
     /// Bytes of memory that a finder takes.
     pub(crate) fn memory(reach: u64, is_near: bool, block_size: usize) -> u64 {
-        // The block that is entered is beside those that it replaces.
-        let of_near = if is_near { block_size as u64 + coded::memory(block_size) } else { 0 };
         let block_size = block_size as u64;
         let table_reach = if is_near { reach.max(block_size) } else { reach };
         let table = 8 * Self::table_len(table_reach) as u64;
-        reach.saturating_add(table + block_size + samples::memory(block_size as usize) + of_near)
+        let searched = if is_near { block_size } else { 0 };
+        // The block that is entered is beside those that it replaces.
+        reach.saturating_add(table + block_size + searched)
     }
 
     /// Entries of the table: one to two for each sample.
@@ -109,20 +136,17 @@ impl Finder {
     fn with_table(reach: u64, table_reach: u64, is_near: bool) -> Result<Self, OutOfMemory> {
         let mut table = Table(Vec::new());
         reserve_zeroed(&mut table.0, Self::table_len(table_reach), 0)?;
-        let (own, samples, matches) = (VecDeque::new(), Vec::new(), Vec::new());
-        let (searched, near) = (Vec::new(), Vec::new());
+        advise_huge_pages(&mut table.0);
         Ok(Self {
             reach,
-            own,
+            own: VecDeque::new(),
             own_len: 0,
             number: 0,
             table,
-            samples,
-            matches,
             is_near,
             least: if is_near { LEAST_THOROUGH } else { LEAST },
-            searched,
-            near,
+            searched: Vec::new(),
+            near: Vec::new(),
         })
     }
 
@@ -142,42 +166,40 @@ impl Finder {
         self.number = 0;
     }
 
-    /// Finds the distant matches of the next block of the frame, and moves its own bytes to its beginning. Returns the
-    /// matches and the length of the own bytes, which are at least one.
+    /// Finds the distant matches of the next block of the frame, and uses up its survey. At least one byte of the block
+    /// remains its own.
     ///
     /// # Errors
     /// If the system has too little memory.
-    pub(crate) fn find(
-        &mut self,
-        block: &mut [u8],
-    ) -> Result<(&[DistantMatch], usize), OutOfMemory> {
-        samples::take(block, &mut self.samples)?;
-        self.matches.clear();
+    pub(crate) fn find(&mut self, block: &mut Survey) -> Result<Vec<DistantMatch>, OutOfMemory> {
+        let Survey { samples, contents } = block;
+        let mut matches: Vec<DistantMatch> = Vec::new();
         let mut end = 0;
-        for &Sample { last, hash } in &self.samples {
+        for &Sample { last, hash } in &*samples {
             let at = last as usize;
             if at < end {
                 continue;
             }
-            if let Some(found) = self.match_at(block, at, hash, end) {
+            if let Some(found) = self.match_at(contents, at, hash, end) {
                 end = (found.start + found.len) as usize;
-                self.matches.push(found);
+                matches.push(found);
             }
         }
-        self.keep_most_useful();
-        let matched: usize = self.matches.iter().map(|one| one.len as usize).sum();
-        if let Some(first) = self.matches.first_mut().filter(|_| matched == block.len()) {
+        keep_most_useful(&mut matches);
+        let matched: usize = matches.iter().map(|one| one.len as usize).sum();
+        if let Some(first) = matches.first_mut().filter(|_| matched == contents.len()) {
             // A block keeps at least a byte of its own.
             (first.start, first.from, first.len) = (1, first.from + 1, first.len - 1);
         }
-        if self.is_near && block.len() >= LEAST_NEAR_BLOCK {
-            self.find_near(block)?;
+        if self.is_near && contents.len() >= LEAST_NEAR_BLOCK {
+            self.find_near(contents, samples, &mut matches)?;
         } else {
-            self.enter();
+            self.enter(samples, &matches);
         }
-        let own_len = take_out(&self.matches, block);
-        self.keep(&block[..own_len])?;
-        Ok((&self.matches, own_len))
+        let own_len = take_out(&matches, contents);
+        contents.truncate(own_len);
+        self.keep(contents)?;
+        Ok(matches)
     }
 
     /// The match around the sample that ends with byte `at`; `anchor` is where the last match ended.
@@ -199,17 +221,22 @@ impl Finder {
 
     /// Finds what the own bytes repeat of those before them, adds those matches to the others, and enters the samples
     /// among what remains.
-    fn find_near(&mut self, block: &[u8]) -> Result<(), OutOfMemory> {
+    fn find_near(
+        &mut self,
+        block: &[u8],
+        samples: &[Sample],
+        matches: &mut Vec<DistantMatch>,
+    ) -> Result<(), OutOfMemory> {
         let (mut own, mut near) = (mem::take(&mut self.searched), mem::take(&mut self.near));
         reserve(&mut own, block.len())?;
         own.clear();
         near.clear();
-        let mut others = self.matches.iter().peekable();
+        let mut others = matches.iter().peekable();
         // All before is own bytes, in `own`, or in a match.
         let mut done = 0;
         // Where the last match ends.
         let mut anchor = 0;
-        for &Sample { last, hash } in &self.samples {
+        for &Sample { last, hash } in samples {
             let end = last as usize + 1;
             while let Some(other) = others.next_if(|one| (one.start + one.len) as usize <= end) {
                 own.extend_from_slice(&block[done..other.start as usize]);
@@ -232,9 +259,9 @@ impl Finder {
                 self.table.enter(self.number, hash, own.len());
             }
         }
-        reserve_more(&mut self.matches, near.len())?;
-        self.matches.extend_from_slice(&near);
-        self.matches.sort_unstable_by_key(|one| one.start);
+        reserve_more(matches, near.len())?;
+        matches.extend_from_slice(&near);
+        matches.sort_unstable_by_key(|one| one.start);
         (self.searched, self.near) = (own, near);
         Ok(())
     }
@@ -259,27 +286,12 @@ impl Finder {
         })
     }
 
-    /// Drops the matches of all blocks but those that have the most bytes of matches.
-    fn keep_most_useful(&mut self) {
-        let mut sources = sources(&self.matches);
-        if sources.len() > MAX_SOURCES {
-            let bytes = |back: u32| {
-                let of = self.matches.iter().filter(|one| one.back == back);
-                of.map(|one| u64::from(one.len)).sum::<u64>()
-            };
-            // Of equal ones, the nearest.
-            sources.sort_by_cached_key(|&back| (std::cmp::Reverse(bytes(back)), back));
-            sources.truncate(MAX_SOURCES);
-            self.matches.retain(|one| sources.contains(&one.back));
-        }
-    }
-
     /// Enters the samples that are among the block's own bytes.
-    fn enter(&mut self) {
-        let mut matches = self.matches.iter().peekable();
+    fn enter(&mut self, samples: &[Sample], matches: &[DistantMatch]) {
+        let mut matches = matches.iter().peekable();
         // How many bytes of matches precede a sample.
         let mut matched = 0;
-        for &Sample { last: at, hash } in &self.samples {
+        for &Sample { last: at, hash } in samples {
             while let Some(one) = matches.next_if(|one| one.start + one.len <= at) {
                 matched += one.len;
             }
@@ -290,7 +302,7 @@ impl Finder {
     }
 
     /// Keeps the own bytes of the block, and drops those of blocks that the next one cannot repeat.
-    fn keep(&mut self, own: &[u8]) -> Result<(), OutOfMemory> {
+    fn keep(&mut self, own: &mut Vec<u8>) -> Result<(), OutOfMemory> {
         self.number += 1;
         if own.len() as u64 > self.reach {
             self.own.clear();
@@ -298,16 +310,37 @@ impl Finder {
             return Ok(());
         }
         let mut kept = Vec::new();
-        reserve(&mut kept, own.len())?;
-        kept.extend_from_slice(own);
+        // To move few bytes takes less time than to get memory for the next survey.
+        if own.len() < own.capacity() / 2 {
+            reserve(&mut kept, own.len())?;
+            kept.extend_from_slice(own);
+        } else {
+            kept = mem::take(own);
+            kept.shrink_to_fit();
+        }
+        self.own_len += kept.len() as u64;
         self.own.push_back(kept);
-        self.own_len += own.len() as u64;
         while self.own_len > self.reach
             && let Some(dropped) = self.own.pop_front()
         {
             self.own_len -= dropped.len() as u64;
         }
         Ok(())
+    }
+}
+
+/// Drops the matches of all blocks but those that have the most bytes of matches.
+fn keep_most_useful(matches: &mut Vec<DistantMatch>) {
+    let mut sources = sources(matches);
+    if sources.len() > MAX_SOURCES {
+        let bytes = |back: u32| {
+            let of = matches.iter().filter(|one| one.back == back);
+            of.map(|one| u64::from(one.len)).sum::<u64>()
+        };
+        // Of equal ones, the nearest.
+        sources.sort_by_cached_key(|&back| (std::cmp::Reverse(bytes(back)), back));
+        sources.truncate(MAX_SOURCES);
+        matches.retain(|one| sources.contains(&one.back));
     }
 }
 
@@ -348,18 +381,21 @@ mod tests {
 
     fn round_trip_by(mut finder: Finder, data: &[u8], block_size: usize, reach: u64) -> usize {
         let mut own: Vec<Vec<u8>> = Vec::new();
+        let mut survey = Survey::default();
         for block in data.chunks(block_size) {
             let mut part = block.to_vec();
-            let (matches, own_len) = finder.find(&mut part).unwrap();
+            survey.take(block).unwrap();
+            let matches = finder.find(&mut survey).unwrap();
+            let own_len = take_out(&matches, &mut part);
             assert!(own_len > 0);
-            assert!(sources(matches).len() <= MAX_SOURCES);
+            assert!(sources(&matches).len() <= MAX_SOURCES);
             let mut contents = vec![0; block.len()];
-            put_own(matches, &part[..own_len], &mut contents);
-            put_matches(matches, 0, &part[..own_len], &mut contents).unwrap();
-            for back in sources(matches) {
+            put_own(&matches, &part[..own_len], &mut contents);
+            put_matches(&matches, 0, &part[..own_len], &mut contents).unwrap();
+            for back in sources(&matches) {
                 let from = own.len() - back as usize;
                 assert!(own[from..].iter().map(|own| own.len() as u64).sum::<u64>() <= reach);
-                put_matches(matches, back, &own[from], &mut contents).unwrap();
+                put_matches(&matches, back, &own[from], &mut contents).unwrap();
             }
             assert!(contents == block);
             own.push(part[..own_len].to_vec());
@@ -441,11 +477,13 @@ mod tests {
     fn a_frame_repeats_nothing_of_another() {
         let mut finder = Finder::new(1 << 16).unwrap();
         let data = noise(1 << 14, 9);
+        let mut survey = Survey::default();
         for (is_new, repeats) in [(false, false), (false, true), (true, false), (false, true)] {
             if is_new {
                 finder.begin_frame();
             }
-            let (matches, _) = finder.find(&mut data.clone()).unwrap();
+            survey.take(&data).unwrap();
+            let matches = finder.find(&mut survey).unwrap();
             assert_eq!(!matches.is_empty(), repeats);
         }
     }

@@ -21,7 +21,7 @@ mod list;
 mod samples;
 
 pub(crate) use coded::{code, decode};
-pub(crate) use finder::{Finder, LEAST_NEAR_BLOCK};
+pub(crate) use finder::{Finder, LEAST_NEAR_BLOCK, Survey};
 pub(crate) use list::{Bounds, parse, write};
 
 use super::{Malformed, OutOfMemory};
@@ -31,6 +31,12 @@ pub(crate) const MIN_LEN: u32 = 32;
 
 /// The most different blocks that the matches of one block may repeat.
 pub(crate) const MAX_SOURCES: usize = 16;
+
+/// Bytes of memory that a block takes while its matches are looked for and listed, besides what its finder takes.
+pub(crate) fn memory_of_block(block_size: usize, is_near: bool) -> u64 {
+    let coding = if is_near { coded::memory(block_size) } else { 0 };
+    Survey::memory(block_size).max(coding)
+}
 
 /// A part of a block's contents that repeats own bytes of an earlier block, or of the same block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::codec::Recipe;
-use crate::codec::distant::Finder;
+use crate::codec::distant::{self, Finder};
 use crate::error::Error;
 use crate::format::FrameHeader;
 use crate::gpu::coder::Work;
@@ -48,6 +48,7 @@ impl EncodeBasis {
         if header.reach > 0 {
             let is_near = options.is_near();
             cost.fixed += Finder::memory(header.reach, is_near, header.block_size());
+            cost.block += distant::memory_of_block(header.block_size(), is_near);
         }
         Ok(Self { header, recipe, engine, cost })
     }

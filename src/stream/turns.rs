@@ -1,0 +1,136 @@
+//! Blocks of a stream look for distant matches in order, on whatever threads they are encoded.
+//!
+//! A thread reads its block and surveys it whenever it comes to it, and then waits until the blocks before have been
+//! searched. This cannot last: threads take blocks in order, so the block whose turn it is has a thread.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use crate::codec::distant::{DistantMatch, Finder, Survey};
+use crate::error::Error;
+
+/// Gives blocks their turns.
+pub(crate) struct Turns {
+    shared: Arc<Shared>,
+    /// The turns given so far.
+    given: u64,
+    codes_lists: bool,
+}
+
+/// The turn of one block. If it is dropped, those after it fail.
+pub(crate) struct Turn {
+    shared: Arc<Shared>,
+    number: u64,
+    codes_list: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    passed: Condvar,
+}
+
+struct State {
+    finder: Finder,
+    /// The turn that comes next.
+    next: u64,
+    /// Whether a block has not taken its turn.
+    is_broken: bool,
+}
+
+impl Turns {
+    pub(crate) fn new(finder: Finder) -> Self {
+        let codes_lists = finder.is_near();
+        let state = Mutex::new(State { finder, next: 0, is_broken: false });
+        let shared = Arc::new(Shared { state, passed: Condvar::new() });
+        Self { shared, given: 0, codes_lists }
+    }
+
+    /// The turn of the next block.
+    pub(crate) fn give(&mut self) -> Turn {
+        let (shared, number) = (Arc::clone(&self.shared), self.given);
+        self.given += 1;
+        Turn { shared, number, codes_list: self.codes_lists }
+    }
+}
+
+impl Turn {
+    /// Whether to code the list of the block's matches: where blocks repeat parts of themselves, lists are long.
+    pub(crate) fn codes_list(&self) -> bool {
+        self.codes_list
+    }
+
+    /// The distant matches of a block with this survey, once those of all blocks before have been found. `begins_frame`
+    /// tells whether it is the first of a frame.
+    ///
+    /// # Errors
+    /// If the system has too little memory, or a block before has not taken its turn.
+    pub(crate) fn find(
+        self,
+        survey: &mut Survey,
+        begins_frame: bool,
+    ) -> Result<Vec<DistantMatch>, Error> {
+        let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = |state: &mut State| !state.is_broken && state.next != self.number;
+        let waited = self.shared.passed.wait_while(state, waits);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.is_broken {
+            return Err(Error::Internal { what: "an earlier block was not searched" });
+        }
+        if begins_frame {
+            state.finder.begin_frame();
+        }
+        let found = state.finder.find(survey);
+        let matches = found.map_err(|refused| Error::OutOfMemory { needed: refused.bytes })?;
+        state.next += 1;
+        Ok(matches)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.is_broken |= state.next <= self.number;
+        drop(state);
+        self.shared.passed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_data::noise;
+
+    /// What a block finds when it is its turn.
+    fn search(turn: Turn, block: &[u8], begins_frame: bool) -> Result<Vec<DistantMatch>, Error> {
+        let mut survey = Survey::default();
+        survey.take(block).unwrap();
+        turn.find(&mut survey, begins_frame)
+    }
+
+    #[test]
+    fn blocks_are_searched_in_order_whichever_comes_first() {
+        let mut turns = Turns::new(Finder::new(1 << 20).unwrap());
+        let block = noise(1, 1 << 14, 256);
+        let (first, second) = (turns.give(), turns.give());
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| search(second, &block, false).unwrap());
+            assert!(search(first, &block, true).unwrap().is_empty());
+            assert_eq!(second.join().unwrap().len(), 1);
+        });
+        // The first block of a frame repeats nothing.
+        assert!(search(turns.give(), &block, true).unwrap().is_empty());
+    }
+
+    #[test]
+    fn no_block_waits_for_one_that_gave_up() {
+        let mut turns = Turns::new(Finder::new(1 << 20).unwrap());
+        let block = noise(1, 1 << 14, 256);
+        let (first, second, third) = (turns.give(), turns.give(), turns.give());
+        search(first, &block, true).unwrap();
+        std::thread::scope(|scope| {
+            let third = scope.spawn(|| search(third, &block, false));
+            drop(second);
+            assert!(matches!(third.join().unwrap(), Err(Error::Internal { .. })));
+        });
+        assert!(search(turns.give(), &block, false).is_err());
+    }
+}
