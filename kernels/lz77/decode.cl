@@ -6,7 +6,7 @@
 // which sequence a byte belongs to. If a group repeats its own bytes, the team first traces them to bytes before the
 // group. A group is loaded while the team works out the next one, and is stored then: see GROUP_STEP.
 //
-// With ORDERED, teams take chunks in the order that lz77_order found.
+// If `is_ordered`, teams take chunks in the order that lz77_order found.
 //
 // In windows of several chunks, dispatch k decodes chunk k of each window. With RECORDS, a single dispatch decodes
 // only the literals of all chunks and records their sequences, from which lz77_windows writes the contents. See
@@ -295,12 +295,11 @@ __kernel void lz77_decode(__global uchar *contents, __global const uint *payload
                           __global const uint *lz77_chunks, __global const uint *lz77_tables,
 #if RECORDS
                           __global uint *lz77_places, __global uint *lz77_distances, __global uint2 *lz77_starts,
-#endif
-#if ORDERED
+#else
                           __global const uint *lz77_order,
 #endif
-                          uint blocks,
-                          uint max_chunks, uint slot, uint per_block, uint stride, uint turn) {
+                          uint blocks, uint max_chunks, uint slot, uint per_block, uint stride, uint turn,
+                          uint is_ordered) {
     SHARED Entry symbols_of[TEAMS][SYMBOL_ENTRIES] __attribute__((aligned(16)));
     SHARED Entry offsets_of[TEAMS][OFFSET_ENTRIES] __attribute__((aligned(16)));
     SHARED uint ring_of[TEAMS][RING] __attribute__((aligned(16)));
@@ -315,8 +314,8 @@ __kernel void lz77_decode(__global uchar *contents, __global const uint *payload
     TEAM_START(t);
     uint team = team_uniform(t, (uint)get_group_id(0) * TEAMS + t.index);
     bool active = team < blocks * per_block;
-#if ORDERED
-    team = team_uniform(t, lz77_order[active ? team : 0u]);
+#if !RECORDS
+    if (is_ordered) team = team_uniform(t, lz77_order[active ? team : 0u]);
 #endif
     uint block = team / per_block;
     active = active && block < blocks;

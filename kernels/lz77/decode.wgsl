@@ -6,7 +6,7 @@
 // which sequence a byte belongs to. If a group repeats its own bytes, the team first traces them to bytes before the
 // group. A group is loaded while the team works out the next one, and is stored then: see group_step.
 //
-// With ORDERED, teams take chunks in the order that lz77_order found.
+// If `is_ordered`, teams take chunks in the order that lz77_order found.
 //
 // In windows of several chunks, dispatch k decodes chunk k of each window. With RECORDS, a single dispatch decodes
 // only the literals of all chunks and records their sequences, from which lz77_windows writes the contents. See
@@ -30,6 +30,7 @@ struct Args {
     per_block: u32,
     stride: u32,
     turn: u32,
+    is_ordered: u32,
 }
 var<immediate> args: Args;
 
@@ -42,8 +43,7 @@ var<immediate> args: Args;
 @group(0) @binding(5) var<storage, read_write> lz77_places: array<u32>;
 @group(0) @binding(6) var<storage, read_write> lz77_distances: array<u32>;
 @group(0) @binding(7) var<storage, read_write> lz77_starts: array<u32>;
-// @pz_end
-// @pz_if ORDERED
+// @pz_else
 @group(0) @binding(5) var<storage, read> lz77_order: array<u32>;
 // @pz_end
 
@@ -185,8 +185,9 @@ fn group_step(values: ptr<function, Loaded>, loaded: ptr<function, Loaded>) {
             );
             put_sources(source);
             team_sync();
-            // Each round doubles how far back a source reaches, and a group has at most 128 links.
-            for (var round = 0u; round < 7u; round++) {
+            // Each round doubles how far back a source reaches, and a group has at most 128 links. Drivers do not see that
+            // these are seven rounds: if unrolled, they take long to compile.
+            for (var links = 1u; links < GROUP; links += links) {
                 source = vec4(hop(source.x), hop(source.y), hop(source.z), hop(source.w));
                 if !team_any(reaches(source, inside_from)) {
                     break;
@@ -279,10 +280,12 @@ fn lz77_decode(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
     let place = workgroup_index * TEAMS + team_index;
     let is_team = place < args.blocks * args.per_block;
-// @pz_if ORDERED
-    let team = lz77_order[select(0u, place, is_team)];
+    var team = place;
+// @pz_if RECORDS
 // @pz_else
-    let team = place;
+    if args.is_ordered != 0u {
+        team = lz77_order[select(0u, place, is_team)];
+    }
 // @pz_end
     let block = min(team / args.per_block, args.blocks - 1u);
     let chunk = team % args.per_block * args.stride + args.turn % args.stride;

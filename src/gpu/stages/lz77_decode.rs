@@ -300,9 +300,9 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
             &LZ77_DECODE,
             "decode",
             "lz77_decode",
-            &[fse, registers, ("RECORDS", 1), ("ORDERED", 0)],
+            &[fse, registers, ("RECORDS", 1)],
             &[contents, payload, results, chunks, tables, places, offsets, starts],
-            &[shape.blocks, max_chunks, shape.slot, max_chunks, 1, 0],
+            &[shape.blocks, max_chunks, shape.slot, max_chunks, 1, 0, 0],
             work,
             in_group(work),
         );
@@ -331,10 +331,8 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
         return Ok(plan);
     }
     let work = shape.blocks * per_block;
-    // Where compute units have several teams each, an order of the chunks lets them share the work equally. A device whose
-    // teams are workgroups compiles slowly. It orders the chunks of small batches too, and so needs only one variant.
-    let is_ordered = turns == 1 && (limits.teams == Teams::Local || !are_few(work));
-    let mut buffers = vec![contents, payload, results, chunks, tables];
+    // Where compute units have several teams each, an order of the chunks lets them share the work equally.
+    let is_ordered = turns == 1 && !are_few(work);
     if is_ordered {
         let of_order = (ORDER_THREADS.min(1 << limits.max_workgroup.ilog2()) / 32).max(1);
         let round = (in_group(work) * limits.compute_units).max(1);
@@ -348,16 +346,15 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
             of_order,
             of_order,
         );
-        buffers.push(order);
     }
     for turn in 0..turns {
         run(
             &LZ77_DECODE,
             "decode",
             "lz77_decode",
-            &[fse, registers, ("ORDERED", u32::from(is_ordered))],
-            &buffers,
-            &[shape.blocks, max_chunks, shape.slot, per_block, stride, turn],
+            &[fse, registers],
+            &[contents, payload, results, chunks, tables, order],
+            &[shape.blocks, max_chunks, shape.slot, per_block, stride, turn, u32::from(is_ordered)],
             work,
             in_group(work),
         );
