@@ -59,14 +59,17 @@ impl Cost {
     /// The memory to decode blocks of a frame, and to keep up to `most` bytes of those that distant matches repeat.
     pub(crate) fn keeping(engine: &dyn Engine, frame: &FrameHeader, most: u64) -> Self {
         let most = most.min(frame.content_size.unwrap_or(u64::MAX));
-        let distant = match frame.reach.min(most) {
-            0 => 0,
-            // Besides these: one more block, the contents that are restored, and the list of matches, which is shorter.
-            kept => kept.saturating_add(3 * frame.block_size() as u64),
+        let block_size = frame.block_size() as u64;
+        let (distant, restored) = match frame.reach.min(most) {
+            0 => (0, 0),
+            // Besides these: one more block. Each block has own bytes, contents, and the list of matches, which is shorter.
+            kept => (kept.saturating_add(block_size), 2 * block_size),
         };
+        let blocks = Self::of_decoding_blocks(engine, frame.pipeline, frame.block_size());
         Self {
             fixed: super::modules::memory(&frame.modules).saturating_add(distant),
-            ..Self::of_decoding_blocks(engine, frame.pipeline, frame.block_size())
+            block: blocks.block + restored,
+            ..blocks
         }
     }
 

@@ -263,7 +263,7 @@ impl<R: Read> Decoder<R> {
     fn part(&mut self) -> Result<Option<&[u8]>, Error> {
         if self.current.as_ref().is_none_or(|task| self.given == task.contents.len()) {
             if let Some(mut task) = self.current.take() {
-                task.release_to(&mut self.history)?;
+                task.release_to(&self.history)?;
                 self.idle.push(task);
             }
             self.current = self.next_block()?;
@@ -281,7 +281,7 @@ impl<R: Read> Decoder<R> {
     fn next_block(&mut self) -> Result<Option<DecodeTask>, Error> {
         self.read_ahead();
         match self.scheduler.as_mut().and_then(Scheduler::next) {
-            Some(mut task) => match task.finish(&mut self.history) {
+            Some(mut task) => match task.finish_from(&self.history) {
                 Ok(()) => Ok(Some(task)),
                 Err(error) => {
                     // Pass on nothing after the faulty block.
@@ -372,6 +372,7 @@ impl<R: Read> Decoder<R> {
                 self.give_block(header, place, &mut task)?;
                 task.set_modules(self.ready.clone());
                 task.set_reach(self.header.reach);
+                task.set_history(&self.history, self.header.block_size() as u64);
                 let start = self.promised - u64::from(header.content_len);
                 task.set_destination(self.output.as_ref().map(|output| (output.clone(), start)));
                 if let Some(statistics) = &self.options.statistics {

@@ -1,9 +1,12 @@
 //! Restores blocks with distant matches, from their own bytes and those of earlier blocks.
 //!
 //! Engines decode the own bytes of such a block like the contents of any other, in any order. What repeats other blocks is
-//! put in afterwards, where blocks are in order ([`History`]) or where any block can be decoded when it is needed.
+//! put in afterwards, where blocks are in order ([`History`]) or where any block can be decoded when it is needed. Where
+//! blocks are in order, the thread that decoded one puts it in, if the others have been passed on by then.
 
 use std::collections::VecDeque;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crc32c::crc32c;
 
@@ -30,31 +33,29 @@ pub(crate) fn matches_of(
 pub(crate) struct Restoring<'a> {
     header: &'a BlockHeader,
     place: Place,
-    matches: Vec<DistantMatch>,
+    matches: &'a [DistantMatch],
     contents: &'a mut [u8],
 }
 
 impl<'a> Restoring<'a> {
-    /// Begins with the block's own bytes. `list` is the list of its matches; list and own bytes must be those that their
-    /// checksums belong to. `contents` has the length of the contents.
+    /// Begins with the block's own bytes. The matches must be those of the block, as [`matches_of`] returns them, and own
+    /// bytes and list those that their checksums belong to. `contents` has the length of the contents.
     pub(crate) fn begin(
         header: &'a BlockHeader,
-        list: &[u8],
+        matches: &'a [DistantMatch],
         own: &[u8],
         contents: &'a mut [u8],
         place: Place,
     ) -> Result<Self, Error> {
-        let matches =
-            matches_of(header, own.len() as u32, list).map_err(|fault| fault.at(place))?;
-        distant::put_own(&matches, own, contents);
-        distant::put_matches(&matches, 0, own, contents)
+        distant::put_own(matches, own, contents);
+        distant::put_matches(matches, 0, own, contents)
             .map_err(|malformed| Fault::from(malformed).at(place))?;
         Ok(Self { header, place, matches, contents })
     }
 
     /// Numbers of the blocks that this one repeats. Each is to be [put](Self::put).
     pub(crate) fn sources(&self) -> Vec<u64> {
-        let backs = distant::sources(&self.matches).into_iter();
+        let backs = distant::sources(self.matches).into_iter();
         backs.map(|back| u64::from(self.header.number - back)).collect()
     }
 
@@ -66,7 +67,7 @@ impl<'a> Restoring<'a> {
             return Err(fault.at(self.place));
         };
         let back = self.header.number - number as u32;
-        let put = distant::put_matches(&self.matches, back, own, self.contents);
+        let put = distant::put_matches(self.matches, back, own, self.contents);
         put.map_err(|malformed| Fault::from(malformed).at(self.place))
     }
 
@@ -87,47 +88,67 @@ pub(crate) trait Sources {
     fn own_bytes(&mut self, number: u64) -> Result<Option<&[u8]>, Error>;
 }
 
-/// The own bytes of the latest blocks, where blocks come in order.
+/// Own bytes of blocks, by number.
+pub(crate) struct Known(Vec<(u64, Arc<Buffer>)>);
+
+impl Sources for Known {
+    fn own_bytes(&mut self, number: u64) -> Result<Option<&[u8]>, Error> {
+        Ok(self.0.iter().find(|known| known.0 == number).map(|known| &known.1[..]))
+    }
+}
+
+/// The own bytes of the latest blocks that have been passed on, where blocks come in order. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct History(Arc<Mutex<Latest>>);
+
 #[derive(Debug, Default)]
-pub(crate) struct History {
+struct Latest {
     frame: u64,
     /// Number of the block after the latest.
     next: u64,
-    own: VecDeque<Buffer>,
-    /// Length of all of them.
-    len: u64,
+    own: VecDeque<Passed>,
+    /// Length of the own bytes of all blocks that have been here.
+    end: u64,
+}
+
+/// The own bytes of a block, and where they begin among those of all blocks.
+#[derive(Debug)]
+struct Passed {
+    own: Arc<Buffer>,
+    start: u64,
 }
 
 impl History {
+    fn lock(&self) -> MutexGuard<'_, Latest> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Adds the own bytes of a block, and gives `pool` buffers that are no longer needed: those of blocks that are out of
     /// `reach` for the one after it.
     pub(crate) fn push(
-        &mut self,
+        &self,
         place: Place,
         own: Buffer,
         reach: u64,
         pool: &Pool,
     ) -> Result<(), Error> {
+        let own = without_slack(own, pool).map_err(|fault| fault.at(place))?;
         let number = place.block.unwrap_or(0);
-        if (place.frame, number) != (self.frame, self.next) {
-            self.own.drain(..).for_each(|old| pool.give(old));
-            self.len = 0;
-        }
-        (self.frame, self.next) = (place.frame, number + 1);
-        self.len += own.len() as u64;
-        let mut kept = Buffer::default();
-        if own.capacity() - own.len() > SLACK {
-            let room = kept.set_len(own.len()).map_err(|fault| fault.at(place))?;
-            room.copy_from_slice(&own);
-            pool.give(own);
-        } else {
-            kept = own;
-        }
-        self.own.push_back(kept);
-        while self.len > reach
-            && let Some(old) = self.own.pop_front()
+        let mut latest = self.lock();
+        let is_next = (place.frame, number) == (latest.frame, latest.next);
+        let mut dropped = if is_next { VecDeque::new() } else { mem::take(&mut latest.own) };
+        (latest.frame, latest.next) = (place.frame, number + 1);
+        let start = latest.end;
+        latest.end += own.len() as u64;
+        latest.own.push_back(Passed { own: Arc::new(own), start });
+        while let Some(first) = latest.own.front()
+            && latest.end - first.start > reach
         {
-            self.len -= old.len() as u64;
+            dropped.extend(latest.own.pop_front());
+        }
+        drop(latest);
+        // Memory takes a while to give back. A thread that still reads such a buffer drops it.
+        for old in dropped.into_iter().filter_map(|old| Arc::into_inner(old.own)) {
             if old.capacity() - old.len() <= SLACK {
                 pool.give(old);
             }
@@ -135,23 +156,61 @@ impl History {
         Ok(())
     }
 
-    /// Frees all memory.
-    pub(crate) fn clear(&mut self) {
-        self.own = VecDeque::new();
-        self.len = 0;
+    /// What is here of the blocks with these numbers, for the block after the latest.
+    pub(crate) fn known(&self, numbers: &[u64]) -> Known {
+        let latest = self.lock();
+        let of = |&number| latest.get(number).map(|passed| (number, Arc::clone(&passed.own)));
+        Known(numbers.iter().filter_map(of).collect())
     }
+
+    /// The own bytes of the blocks with these numbers, for a block at `place`, if all of them are here and surely within
+    /// `reach` of it. Blocks have up to `block_size` bytes.
+    pub(crate) fn known_early(
+        &self,
+        numbers: &[u64],
+        place: Place,
+        reach: u64,
+        block_size: u64,
+    ) -> Option<Known> {
+        let latest = self.lock();
+        let between = place.block?.checked_sub(latest.next)?.checked_mul(block_size)?;
+        let of = |&number| {
+            let is_here = |passed: &&Passed| {
+                place.frame == latest.frame && latest.end - passed.start + between <= reach
+            };
+            let passed = latest.get(number).filter(is_here)?;
+            Some((number, Arc::clone(&passed.own)))
+        };
+        numbers.iter().map(of).collect::<Option<_>>().map(Known)
+    }
+
+    /// Frees all memory.
+    pub(crate) fn clear(&self) {
+        self.lock().own = VecDeque::new();
+    }
+}
+
+impl Latest {
+    /// The own bytes of block `number`.
+    fn get(&self, number: u64) -> Option<&Passed> {
+        let back = self.next.checked_sub(number)?;
+        self.own.get(self.own.len().checked_sub(back as usize)?)
+    }
+}
+
+/// Own bytes to keep, in no more memory than they take. Gives `pool` a buffer that has much more.
+pub(crate) fn without_slack(own: Buffer, pool: &Pool) -> Result<Buffer, Fault> {
+    if own.capacity() - own.len() <= SLACK {
+        return Ok(own);
+    }
+    let mut kept = Buffer::default();
+    kept.set_len(own.len())?.copy_from_slice(&own);
+    pool.give(own);
+    Ok(kept)
 }
 
 /// What a buffer may have beyond the bytes that are kept.
 const SLACK: usize = 1 << 12;
-
-impl Sources for History {
-    fn own_bytes(&mut self, number: u64) -> Result<Option<&[u8]>, Error> {
-        let back = self.next.checked_sub(number).map(|back| back as usize);
-        let own = back.and_then(|back| self.own.get(self.own.len().checked_sub(back)?));
-        Ok(own.map(|own| &own[..]))
-    }
-}
 
 /// The own bytes of blocks of a file that were needed lately, where blocks come in any order.
 #[derive(Debug, Default)]

@@ -8,11 +8,11 @@ use std::time::Duration;
 use crc32c::crc32c;
 use rayon::prelude::*;
 
-use super::distant::{History, Restoring, Sources};
+use super::distant::{History, Restoring, Sources, matches_of, without_slack};
 use super::places::{ReadAt, WriteAt};
 use super::turns::Turn;
 use crate::clock::Instant;
-use crate::codec::distant::{self, Survey};
+use crate::codec::distant::{self, DistantMatch, Survey};
 use crate::codec::filter::ApplyFault;
 use crate::codec::{OutOfMemory, Recipe, reserve};
 use crate::error::{Error, Place};
@@ -235,6 +235,10 @@ pub(crate) struct DecodeTask {
     block: Option<(BlockHeader, Place)>,
     /// How far back the distant matches of the block's frame reach.
     reach: u64,
+    /// What earlier blocks are restored from, and the most bytes of a block, if blocks are decoded in order.
+    history: Option<(History, u64)>,
+    /// The block's distant matches, once they are known.
+    matches: Option<Vec<DistantMatch>>,
     /// The block's own bytes, once its contents have been restored from them and from earlier blocks.
     own: Option<Buffer>,
     /// What runs the modules of the block's frame.
@@ -269,6 +273,7 @@ impl DecodeTask {
         self.block = Some((header, place));
         self.origin = origin;
         self.outcome = None;
+        self.matches = None;
         self.payload_start = 0;
         self.is_in_place = header.method == Method::Store && header.own.is_none();
     }
@@ -307,15 +312,20 @@ impl DecodeTask {
         self.reach = reach;
     }
 
+    /// Sets where the own bytes of earlier blocks are, so that whoever decodes the block can restore its contents. Blocks
+    /// have up to `block_size` bytes.
+    pub(crate) fn set_history(&mut self, history: &History, block_size: u64) {
+        self.history = Some((history.clone(), block_size));
+    }
+
     /// Replaces the block's header by the complete one, part of which may come after the payload.
     pub(crate) fn set_header(&mut self, header: BlockHeader) {
         self.block = self.block.map(|(_, place)| (header, place));
     }
 
-    /// Sets where to write the contents after decoding. Those of a block with distant matches are not known then.
+    /// Sets where to write the contents after decoding, if they are known then.
     pub(crate) fn set_destination(&mut self, destination: Option<(Arc<dyn WriteAt>, u64)>) {
-        let is_own = self.block.is_some_and(|(header, _)| header.own.is_none());
-        self.destination = destination.filter(|_| is_own);
+        self.destination = destination;
         self.written = None;
         self.writing = Duration::ZERO;
     }
@@ -325,8 +335,15 @@ impl DecodeTask {
         self.written.take()
     }
 
+    /// Whether `contents` holds the block's contents and not only its own bytes, if it has been decoded.
+    fn is_whole(&self) -> bool {
+        self.own.is_some() || self.block.is_some_and(|(header, _)| header.own.is_none())
+    }
+
     fn write(&mut self) {
-        if let (Some(Ok(())), Some((output, offset))) = (&self.outcome, &self.destination) {
+        if let (Some(Ok(())), Some((output, offset)), true) =
+            (&self.outcome, &self.destination, self.is_whole())
+        {
             let begun = Instant::now();
             self.written = Some(output.write_all_at(&self.contents, *offset));
             self.writing = begun.elapsed();
@@ -363,15 +380,76 @@ impl DecodeTask {
 
     /// The result of decoding. Restores the contents of a block with distant matches.
     pub(crate) fn finish(&mut self, sources: &mut impl Sources) -> Result<(), Error> {
+        let (header, place) = self.decoded()?;
+        self.restore(&header, place, sources)
+    }
+
+    /// The same, from the own bytes of the blocks before.
+    pub(crate) fn finish_from(&mut self, history: &History) -> Result<(), Error> {
+        let (header, place) = self.decoded()?;
+        self.restore(&header, place, &mut history.known(&self.sources(&header)))
+    }
+
+    /// The result of decoding, with the block's matches known.
+    fn decoded(&mut self) -> Result<(BlockHeader, Place), Error> {
         let (header, place) = self.outcome()?;
-        let Some((list, _, _)) = header.split(&self.payload[self.payload_start..]) else {
+        if self.matches.is_none() {
+            self.matches = self.list(&header).map_err(|fault| fault.at(place))?;
+        }
+        Ok((header, place))
+    }
+
+    /// Finds out what the decoded block repeats, and restores its contents if the own bytes of all these blocks are in the
+    /// history. Other errors than those of the list are left to [`finish_from`](Self::finish_from).
+    fn restore_early(&mut self) {
+        let (Some((header, place)), Some(Ok(()))) = (self.block, &self.outcome) else { return };
+        let Some((history, block_size)) = self.history.clone().filter(|_| !self.is_whole()) else {
+            return;
+        };
+        match self.list(&header) {
+            Ok(matches) => self.matches = matches,
+            Err(fault) => return self.outcome = Some(Err(fault)),
+        }
+        // Where most of a block is its own, threads would wait for each other to get memory for own bytes and contents.
+        let has_few = self.contents.len() <= header.content_len as usize / 2;
+        let numbers = self.sources(&header);
+        let known = history.known_early(&numbers, place, self.reach, block_size);
+        if let Some(mut known) = known.filter(|_| has_few) {
+            let _ = self.restore(&header, place, &mut known);
+            // The thread that passes blocks on is not to copy them.
+            match self.own.take().map(|own| without_slack(own, &self.pool)).transpose() {
+                Ok(own) => self.own = own,
+                Err(fault) => self.outcome = Some(Err(fault)),
+            }
+        }
+    }
+
+    /// The distant matches of the decoded block; `None` if it has none.
+    fn list(&self, header: &BlockHeader) -> Result<Option<Vec<DistantMatch>>, Fault> {
+        let split = header.split(&self.payload[self.payload_start..]);
+        split.map(|(list, _, _)| matches_of(header, self.contents.len() as u32, list)).transpose()
+    }
+
+    /// Numbers of the blocks that the block repeats, if its matches are known.
+    fn sources(&self, header: &BlockHeader) -> Vec<u64> {
+        let matches = self.matches.iter().flat_map(|matches| distant::sources(matches));
+        matches.map(|back| u64::from(header.number - back)).collect()
+    }
+
+    fn restore(
+        &mut self,
+        header: &BlockHeader,
+        place: Place,
+        sources: &mut impl Sources,
+    ) -> Result<(), Error> {
+        let Some(matches) = self.matches.as_ref().filter(|_| self.own.is_none()) else {
             return Ok(());
         };
         let mut contents = self.pool.take();
         let room = contents.set_len(header.content_len as usize);
         let room = room.map_err(|fault| fault.at(place))?;
         let own = &self.contents;
-        let mut restoring = Restoring::begin(&header, list, own, room, place)?;
+        let mut restoring = Restoring::begin(header, matches, own, room, place)?;
         for number in restoring.sources() {
             restoring.put(number, sources.own_bytes(number)?)?;
         }
@@ -381,7 +459,7 @@ impl DecodeTask {
     }
 
     /// Like [`release`](Self::release), but the block's own bytes go to `history`, if distant matches may repeat them.
-    pub(crate) fn release_to(&mut self, history: &mut History) -> Result<(), Error> {
+    pub(crate) fn release_to(&mut self, history: &History) -> Result<(), Error> {
         if self.reach > 0
             && let Some((_, place)) = self.block
         {
@@ -432,7 +510,10 @@ impl Task for DecodeTask {
             *outcome = job.outcome;
         }
         if engine.has_time_to_write() {
-            batch.iter_mut().for_each(DecodeTask::write);
+            for task in batch {
+                task.restore_early();
+                task.write();
+            }
         }
     }
 
@@ -441,7 +522,8 @@ impl Task for DecodeTask {
     }
 
     fn is_done(&self) -> bool {
-        let is_to_be_written = matches!(self.outcome, Some(Ok(()))) && self.destination.is_some();
+        let is_to_be_written =
+            matches!(self.outcome, Some(Ok(()))) && self.destination.is_some() && self.is_whole();
         self.outcome.is_some() && (self.written.is_some() || !is_to_be_written)
     }
 

@@ -22,7 +22,7 @@ use crate::pipeline::memory::Cost;
 use crate::pipeline::modules::{FrameModules, LastModules};
 use crate::pipeline::scheduler::build_pool;
 use crate::pipeline::statistics::Counted;
-use crate::stream::{FrameEntry, Recent, Restoring};
+use crate::stream::{FrameEntry, Recent, Restoring, matches_of};
 
 /// Compressed blocks, with their headers.
 pub(super) type Payload = Arc<Vec<u8>>;
@@ -282,7 +282,9 @@ impl Loader {
             Ok(own)
         });
         let own = own.map_err(|fault| self.fault_in(block, fault))?;
-        let restoring = Restoring::begin(&header, list, &own, contents, block.place);
+        let matches = matches_of(&header, own_header.content_len, list)
+            .map_err(|fault| self.fault_in(block, fault))?;
+        let restoring = Restoring::begin(&header, &matches, &own, contents, block.place);
         let mut restoring = restoring.map_err(format)?;
         for number in restoring.sources() {
             let source = self.own_bytes(layout, BlockId { number, ..block.id })?;

@@ -9,7 +9,7 @@ use crate::format::{BlockHeader, Fault};
 use crate::pipeline::buffer::{Buffer, zeroed};
 use crate::pipeline::engine::{DecodeJob, Engine};
 use crate::pipeline::modules::FrameModules;
-use crate::stream::distant::{Recent, Restoring};
+use crate::stream::distant::{Recent, Restoring, matches_of};
 
 /// The blocks of the current frame so far.
 #[derive(Default)]
@@ -86,7 +86,8 @@ impl Earlier {
         };
         let own = self.own.set_len(own_header.content_len as usize)?;
         decode(engine, own_header, modules, coded, own)?;
-        let mut restoring = Restoring::begin(header, list, own, contents, place)
+        let matches = matches_of(header, own_header.content_len, list)?;
+        let mut restoring = Restoring::begin(header, &matches, own, contents, place)
             .map_err(|error| of_block(&error))?;
         for number in restoring.sources() {
             let places = &self.places;
