@@ -410,7 +410,7 @@ impl DecodeTask {
             Ok(matches) => self.matches = matches,
             Err(fault) => return self.outcome = Some(Err(fault)),
         }
-        // Where most of a block is its own, threads would wait for each other to get memory for own bytes and contents.
+        // Only where few bytes are a block's own has this been shown to help.
         let has_few = self.contents.len() <= header.content_len as usize / 2;
         let numbers = self.sources(&header);
         let known = history.known_early(&numbers, place, self.reach, block_size);
