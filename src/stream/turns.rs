@@ -1,7 +1,7 @@
 //! Blocks of a stream look for distant matches in order, on whatever threads they are encoded.
 //!
 //! A thread reads its block and surveys it whenever it comes to it, and then waits until the blocks before have been
-//! searched. This cannot last: threads take blocks in order, so the block whose turn it is has a thread.
+//! searched. Threads take blocks in order, so the block whose turn it is has a thread, and no other waits for ever.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 

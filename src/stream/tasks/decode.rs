@@ -1,0 +1,340 @@
+//! A block to decode.
+
+use std::io;
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Origin, read_all};
+use crate::clock::Instant;
+use crate::codec::distant::{self, DistantMatch};
+use crate::error::{Error, Place};
+use crate::format::{BlockHeader, Fault, Method};
+use crate::pipeline::buffer::{Buffer, Pool};
+use crate::pipeline::engine::{DecodeJob, Engine};
+use crate::pipeline::modules::FrameModules;
+use crate::pipeline::scheduler::Task;
+use crate::stream::distant::{History, Restoring, Sources, matches_of, without_slack};
+use crate::stream::places::WriteAt;
+
+/// A block to decode.
+#[derive(Default)]
+pub(crate) struct DecodeTask {
+    pub(crate) payload: Buffer,
+    /// Where in `payload` the payload begins.
+    pub(crate) payload_start: usize,
+    /// Taken from `pool` when decoding begins: a waiting block needs no contents buffer.
+    pub(crate) contents: Buffer,
+    pool: Pool,
+    /// Where to read the payload, if it has not been read.
+    origin: Option<Origin>,
+    block: Option<(BlockHeader, Place)>,
+    /// How far back the distant matches of the block's frame reach.
+    reach: u64,
+    /// What earlier blocks are restored from, and the most bytes of a block, if blocks are decoded in order.
+    history: Option<(History, u64)>,
+    /// The block's distant matches, once they are known.
+    matches: Option<Vec<DistantMatch>>,
+    /// The block's own bytes, once its contents have been restored from them and from earlier blocks.
+    own: Option<Buffer>,
+    /// What runs the modules of the block's frame.
+    modules: Option<Arc<FrameModules>>,
+    /// Whether `contents` already holds the payload, because the block is stored.
+    is_in_place: bool,
+    outcome: Option<Result<(), Fault>>,
+    /// Where to write the contents after decoding, and the result of writing.
+    destination: Option<(Arc<dyn WriteAt>, u64)>,
+    written: Option<io::Result<()>>,
+    writing: Duration,
+}
+
+impl DecodeTask {
+    /// A task whose contents come from `pool`.
+    pub(crate) fn new(pool: &Pool) -> Self {
+        Self { pool: pool.clone(), ..Self::default() }
+    }
+
+    /// Sets the block, and returns the buffer for its payload.
+    pub(crate) fn set_block(&mut self, header: BlockHeader, place: Place) -> &mut Buffer {
+        self.begin(header, place, None);
+        self.payload_buffer()
+    }
+
+    /// Sets the block. Whoever decodes it first reads its payload from `origin`.
+    pub(crate) fn set_unread_block(&mut self, header: BlockHeader, place: Place, origin: Origin) {
+        self.begin(header, place, Some(origin));
+    }
+
+    fn begin(&mut self, header: BlockHeader, place: Place, origin: Option<Origin>) {
+        self.block = Some((header, place));
+        self.origin = origin;
+        self.outcome = None;
+        self.matches = None;
+        self.payload_start = 0;
+        self.is_in_place = header.method == Method::Store && header.own.is_none();
+    }
+
+    /// The buffer for the payload. That of a stored block is the contents.
+    fn payload_buffer(&mut self) -> &mut Buffer {
+        if self.is_in_place {
+            self.contents = self.pool.take();
+            &mut self.contents
+        } else {
+            &mut self.payload
+        }
+    }
+
+    /// Reads the payload, if it has not been read.
+    fn read(&mut self) {
+        let (Some(origin), Some((header, _))) = (self.origin.take(), self.block) else { return };
+        self.outcome = self.read_payload(&header, &origin).err().map(Err);
+    }
+
+    fn read_payload(&mut self, header: &BlockHeader, origin: &Origin) -> Result<(), Fault> {
+        let buffer = self.payload_buffer();
+        // No payload is longer than the contents, so the buffer also has room for the payloads of later blocks.
+        buffer.set_len(header.content_len as usize)?;
+        buffer.truncate(header.payload_len as usize);
+        Ok(origin.read(buffer)?)
+    }
+
+    /// Sets what runs the modules of the block's frame, if it has some.
+    pub(crate) fn set_modules(&mut self, modules: Option<Arc<FrameModules>>) {
+        self.modules = modules;
+    }
+
+    /// Sets how far back the distant matches of the block's frame reach.
+    pub(crate) fn set_reach(&mut self, reach: u64) {
+        self.reach = reach;
+    }
+
+    /// Sets where the own bytes of earlier blocks are, so that whoever decodes the block can restore its contents. Blocks
+    /// have up to `block_size` bytes.
+    pub(crate) fn set_history(&mut self, history: &History, block_size: u64) {
+        self.history = Some((history.clone(), block_size));
+    }
+
+    /// Replaces the block's header by the complete one, part of which may come after the payload.
+    pub(crate) fn set_header(&mut self, header: BlockHeader) {
+        self.block = self.block.map(|(_, place)| (header, place));
+    }
+
+    /// Sets where to write the contents after decoding, if they are known then.
+    pub(crate) fn set_destination(&mut self, destination: Option<(Arc<dyn WriteAt>, u64)>) {
+        self.destination = destination;
+        self.written = None;
+        self.writing = Duration::ZERO;
+    }
+
+    /// The result of writing the contents; `None` if they were not written.
+    pub(crate) fn take_written(&mut self) -> Option<io::Result<()>> {
+        self.written.take()
+    }
+
+    /// Whether `contents` holds the block's contents and not only its own bytes, if it has been decoded.
+    fn is_whole(&self) -> bool {
+        self.own.is_some() || self.block.is_some_and(|(header, _)| header.own.is_none())
+    }
+
+    fn write(&mut self) {
+        if let (Some(Ok(())), Some((output, offset)), true) =
+            (&self.outcome, &self.destination, self.is_whole())
+        {
+            let begun = Instant::now();
+            self.written = Some(output.write_all_at(&self.contents, *offset));
+            self.writing = begun.elapsed();
+        }
+    }
+
+    /// Sets the block whose payload has been read to `payload`, from `start` to its end.
+    pub(crate) fn set_payload_at(&mut self, start: usize, header: BlockHeader, place: Place) {
+        self.begin(header, place, None);
+        self.is_in_place = false;
+        self.payload_start = start;
+    }
+
+    /// Returns the contents buffer to the pool.
+    pub(crate) fn release(&mut self) {
+        self.pool.give(mem::take(&mut self.contents));
+        self.own.take().into_iter().for_each(|own| self.pool.give(own));
+    }
+
+    /// Decodes the block with `engine`, and returns its own bytes, which are all of the contents if it has no distant
+    /// matches.
+    pub(crate) fn into_own_bytes(mut self, engine: &dyn Engine) -> Result<Buffer, Error> {
+        Self::run(std::slice::from_mut(&mut self), engine);
+        self.outcome()?;
+        Ok(self.contents)
+    }
+
+    fn outcome(&mut self) -> Result<(BlockHeader, Place), Error> {
+        const LOST: Error = Error::Internal { what: "a block could not be decoded" };
+        let (header, place) = self.block.ok_or(LOST)?;
+        self.outcome.take().ok_or(LOST)?.map_err(|fault| fault.at(place))?;
+        Ok((header, place))
+    }
+
+    /// The result of decoding. Restores the contents of a block with distant matches.
+    pub(crate) fn finish(&mut self, sources: &mut impl Sources) -> Result<(), Error> {
+        let (header, place) = self.decoded()?;
+        self.restore(&header, place, sources)
+    }
+
+    /// The same, from the own bytes of the blocks before.
+    pub(crate) fn finish_from(&mut self, history: &History) -> Result<(), Error> {
+        let (header, place) = self.decoded()?;
+        self.restore(&header, place, &mut history.known(&self.sources(&header)))
+    }
+
+    /// The result of decoding, with the block's matches known.
+    fn decoded(&mut self) -> Result<(BlockHeader, Place), Error> {
+        let (header, place) = self.outcome()?;
+        if self.matches.is_none() {
+            self.matches = self.list(&header).map_err(|fault| fault.at(place))?;
+        }
+        Ok((header, place))
+    }
+
+    /// Finds out what the decoded block repeats, and restores its contents if the own bytes of all these blocks are in the
+    /// history. Other errors than those of the list are left to [`finish_from`](Self::finish_from).
+    fn restore_early(&mut self) {
+        let (Some((header, place)), Some(Ok(()))) = (self.block, &self.outcome) else { return };
+        let Some((history, block_size)) = self.history.clone().filter(|_| !self.is_whole()) else {
+            return;
+        };
+        match self.list(&header) {
+            Ok(matches) => self.matches = matches,
+            Err(fault) => return self.outcome = Some(Err(fault)),
+        }
+        // Only where few bytes are a block's own has this been shown to help.
+        let has_few = self.contents.len() <= header.content_len as usize / 2;
+        let numbers = self.sources(&header);
+        let known = history.known_early(&numbers, place, self.reach, block_size);
+        if let Some(mut known) = known.filter(|_| has_few) {
+            let _ = self.restore(&header, place, &mut known);
+            // The thread that passes blocks on is not to copy them.
+            match self.own.take().map(|own| without_slack(own, &self.pool)).transpose() {
+                Ok(own) => self.own = own,
+                Err(fault) => self.outcome = Some(Err(fault)),
+            }
+        }
+    }
+
+    /// The distant matches of the decoded block; `None` if it has none.
+    fn list(&self, header: &BlockHeader) -> Result<Option<Vec<DistantMatch>>, Fault> {
+        let split = header.split(&self.payload[self.payload_start..]);
+        split.map(|(list, _, _)| matches_of(header, self.contents.len() as u32, list)).transpose()
+    }
+
+    /// Numbers of the blocks that the block repeats, if its matches are known.
+    fn sources(&self, header: &BlockHeader) -> Vec<u64> {
+        let matches = self.matches.iter().flat_map(|matches| distant::sources(matches));
+        matches.map(|back| u64::from(header.number - back)).collect()
+    }
+
+    fn restore(
+        &mut self,
+        header: &BlockHeader,
+        place: Place,
+        sources: &mut impl Sources,
+    ) -> Result<(), Error> {
+        let Some(matches) = self.matches.as_ref().filter(|_| self.own.is_none()) else {
+            return Ok(());
+        };
+        let mut contents = self.pool.take();
+        let room = contents.set_len(header.content_len as usize);
+        let room = room.map_err(|fault| fault.at(place))?;
+        let own = &self.contents;
+        let mut restoring = Restoring::begin(header, matches, own, room, place)?;
+        for number in restoring.sources() {
+            restoring.put(number, sources.own_bytes(number)?)?;
+        }
+        restoring.end()?;
+        self.own = Some(mem::replace(&mut self.contents, contents));
+        Ok(())
+    }
+
+    /// Like [`release`](Self::release), but the block's own bytes go to `history`, if distant matches may repeat them.
+    pub(crate) fn release_to(&mut self, history: &History) -> Result<(), Error> {
+        if self.reach > 0
+            && let Some((_, place)) = self.block
+        {
+            let own = self.own.take().unwrap_or_else(|| mem::take(&mut self.contents));
+            history.push(place, own, self.reach, &self.pool)?;
+        }
+        self.release();
+        Ok(())
+    }
+}
+
+impl Task for DecodeTask {
+    fn run(batch: &mut [Self], engine: &dyn Engine) {
+        read_all(batch, engine, |task| task.origin.is_some(), DecodeTask::read);
+        let mut jobs = Vec::with_capacity(batch.len());
+        let mut outcomes = Vec::with_capacity(batch.len());
+        for task in &mut *batch {
+            let Some((header, _)) = task.block.filter(|_| task.outcome.is_none()) else { continue };
+            let payload = (!task.is_in_place).then(|| &task.payload[task.payload_start..]);
+            // Of a block with distant matches, the engine decodes the own bytes.
+            let own = payload.and_then(|payload| header.split(payload));
+            let (header, payload) = match own {
+                Some((_, header, coded)) => (header, Some(coded)),
+                None => (header, payload),
+            };
+            if !task.is_in_place {
+                if task.contents.is_empty() {
+                    task.contents = task.pool.take();
+                }
+                if let Err(fault) = task.contents.set_len(header.content_len as usize) {
+                    task.outcome = Some(Err(fault));
+                    continue;
+                }
+            }
+            jobs.push(DecodeJob {
+                header,
+                modules: task.modules.as_deref(),
+                payload,
+                contents: &mut task.contents,
+                outcome: None,
+            });
+            outcomes.push(&mut task.outcome);
+        }
+        if !jobs.is_empty() {
+            engine.decode(&mut jobs);
+        }
+        for (outcome, job) in outcomes.into_iter().zip(jobs) {
+            *outcome = job.outcome;
+        }
+        if engine.has_time_to_write() {
+            for task in batch {
+                task.restore_early();
+                task.write();
+            }
+        }
+    }
+
+    fn is_coded(&self) -> bool {
+        self.outcome.is_some()
+    }
+
+    fn is_done(&self) -> bool {
+        let is_to_be_written =
+            matches!(self.outcome, Some(Ok(()))) && self.destination.is_some() && self.is_whole();
+        self.outcome.is_some() && (self.written.is_some() || !is_to_be_written)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.contents.len() as u64
+    }
+
+    fn writing(&self) -> Duration {
+        self.writing
+    }
+
+    fn set_panicked(&mut self) {
+        // What is known to be wrong with the block stands, whichever block of the batch the panic was about.
+        if matches!(self.outcome, Some(Ok(()))) {
+            self.outcome = None;
+        }
+    }
+}
