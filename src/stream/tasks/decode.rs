@@ -70,6 +70,7 @@ impl DecodeTask {
         self.origin = origin;
         self.outcome = None;
         self.matches = None;
+        self.own.take().into_iter().for_each(|own| self.pool.give(own));
         self.payload_start = 0;
         self.is_in_place = header.method == Method::Store && header.own.is_none();
     }
