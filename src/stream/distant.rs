@@ -29,6 +29,12 @@ pub(crate) fn matches_of(
     distant::parse(&list, &Bounds { number, content_len, own_len })
 }
 
+/// Numbers of the blocks that a block with this header and these matches repeats.
+pub(crate) fn source_numbers(header: &BlockHeader, matches: &[DistantMatch]) -> Vec<u64> {
+    let backs = distant::sources(matches).into_iter();
+    backs.map(|back| u64::from(header.number - back)).collect()
+}
+
 /// A block whose contents are being restored.
 pub(crate) struct Restoring<'a> {
     header: &'a BlockHeader,
@@ -55,8 +61,7 @@ impl<'a> Restoring<'a> {
 
     /// Numbers of the blocks that this one repeats. Each is to be [put](Self::put).
     pub(crate) fn sources(&self) -> Vec<u64> {
-        let backs = distant::sources(self.matches).into_iter();
-        backs.map(|back| u64::from(self.header.number - back)).collect()
+        source_numbers(self.header, self.matches)
     }
 
     /// Puts in what repeats block `number`, whose own bytes are `own`; `None` if it is too far back.

@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use super::{Origin, read_all};
 use crate::clock::Instant;
-use crate::codec::distant::{self, DistantMatch};
+use crate::codec::distant::DistantMatch;
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, Fault, Method};
 use crate::pipeline::buffer::{Buffer, Pool};
 use crate::pipeline::engine::{DecodeJob, Engine};
 use crate::pipeline::modules::FrameModules;
 use crate::pipeline::scheduler::Task;
-use crate::stream::distant::{History, Restoring, Sources, matches_of, without_slack};
+use crate::stream::distant::{
+    History, Restoring, Sources, matches_of, source_numbers, without_slack,
+};
 use crate::stream::places::WriteAt;
 
 /// A block to decode.
@@ -208,10 +210,11 @@ impl DecodeTask {
             Err(fault) => return self.outcome = Some(Err(fault)),
         }
         // Only where few bytes are a block's own has this been shown to help.
-        let has_few = self.contents.len() <= header.content_len as usize / 2;
+        if self.contents.len() > header.content_len as usize / 2 {
+            return;
+        }
         let numbers = self.sources(&header);
-        let known = history.known_early(&numbers, place, self.reach, block_size);
-        if let Some(mut known) = known.filter(|_| has_few) {
+        if let Some(mut known) = history.known_early(&numbers, place, self.reach, block_size) {
             let _ = self.restore(&header, place, &mut known);
             // The thread that passes blocks on is not to copy them.
             match self.own.take().map(|own| without_slack(own, &self.pool)).transpose() {
@@ -229,8 +232,7 @@ impl DecodeTask {
 
     /// Numbers of the blocks that the block repeats, if its matches are known.
     fn sources(&self, header: &BlockHeader) -> Vec<u64> {
-        let matches = self.matches.iter().flat_map(|matches| distant::sources(matches));
-        matches.map(|back| u64::from(header.number - back)).collect()
+        self.matches.as_ref().map_or(Vec::new(), |matches| source_numbers(header, matches))
     }
 
     fn restore(
