@@ -10,6 +10,7 @@
 // }
 
 struct Args {
+    first_move: u32,
     count: u32,
     groups: u32,
     source_bytes: u32,
@@ -34,15 +35,15 @@ struct Move {
 @group(0) @binding(1) var<storage, read> moves: array<Move>;
 @group(0) @binding(2) var<storage, read_write> destination: array<atomic<u32>>;
 
-// `groups` workgroups for each of `count` moves, each for UNITS units of 16 bytes of the destination. Only the first and
-// the last word can be in part another move's: its other bytes stay as they are. Moves outside of the `source_bytes`
+// `groups` workgroups for each of `count` moves from the `first_move`-th on, each for UNITS units of 16 bytes of the
+// destination. Only the first and the last word can be in part another move's: its other bytes stay as they are. Moves outside of the `source_bytes`
 // bytes of the source, or behind byte `end_low + 2^32 end_high` of the destination, do nothing.
 // @pz_entry
 fn move_bytes(local_index: u32, workgroup_index: u32) {
     if workgroup_index / args.groups >= args.count {
         return;
     }
-    let m = moves[workgroup_index / args.groups];
+    let m = moves[args.first_move + workgroup_index / args.groups];
     if m.fill == 0u && (m.start > args.source_bytes || m.bytes > args.source_bytes - m.start) {
         return;
     }

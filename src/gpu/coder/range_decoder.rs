@@ -40,7 +40,7 @@ pub(crate) enum RangeTask {
 pub(crate) struct RangeDecoder<'d> {
     batch: Batch<'d>,
     task: RangeTask,
-    /// The most moves of one dispatch.
+    /// The most moves that are on the device at once.
     most_moves: usize,
     /// The buffer that payloads are uploaded to, and its size in bytes.
     into: &'static str,
@@ -94,9 +94,15 @@ pub(crate) struct Part {
     pub(crate) at: u64,
 }
 
+/// Moves that are written to the device at once, and the runs that do them.
+#[derive(Default)]
+struct Placing {
+    moves: Vec<Move>,
+    runs: Vec<PlaceRun>,
+}
+
 /// Moves from one buffer to another.
 struct PlaceRun {
-    moves: Vec<Move>,
     run: Run,
     source: BufferId,
     buffer: BufferId,
@@ -224,17 +230,17 @@ impl<'d> RangeDecoder<'d> {
         parts: &mut [Part],
     ) -> Result<(), CoderError> {
         self.still_filtered.clear();
-        let runs = self.runs(parts);
-        // A copy behind the kernels waits for them, and other queues' copies may wait for it. Mostly there is one run.
-        let (now, later) = runs.split_at(runs.len().min(1));
-        now.iter().try_for_each(|run| self.write_moves(run))?;
+        let placings = self.placings(parts);
+        // A copy behind the kernels waits for them, and other queues' copies may wait for it. Mostly all moves fit at once.
+        let (now, later) = placings.split_at(placings.len().min(1));
+        now.iter().try_for_each(|placing| self.write_moves(placing))?;
         if !blocks.is_empty() {
             self.decode(blocks)?;
         }
-        now.iter().try_for_each(|run| self.place(run))?;
-        for run in later {
-            self.write_moves(run)?;
-            self.place(run)?;
+        now.iter().try_for_each(|placing| self.place(placing))?;
+        for placing in later {
+            self.write_moves(placing)?;
+            self.place(placing)?;
         }
         if !blocks.is_empty() {
             self.batch.read_results_ahead()?;
@@ -278,8 +284,8 @@ impl<'d> RangeDecoder<'d> {
         self.batch.enqueue(&jobs, needs)
     }
 
-    /// The runs that move `parts`, whose order does not matter.
-    fn runs(&self, parts: &mut [Part]) -> Vec<PlaceRun> {
+    /// What moves `parts`, whose order does not matter.
+    fn placings(&self, parts: &mut [Part]) -> Vec<Placing> {
         let Batch { memory, most, .. } = &self.batch;
         let (uploaded, contents) = (memory.named(self.into), memory.find("contents"));
         let slot = most.slot;
@@ -290,22 +296,21 @@ impl<'d> RangeDecoder<'d> {
         };
         let run_of = |part: &Part| (part.buffer.0, source(part).0);
         parts.sort_by_key(run_of);
-        let mut runs = Vec::new();
-        for run in parts.chunk_by(|a, b| run_of(a) == run_of(b)) {
-            for some in run.chunks(self.most_moves) {
+        let mut placings = Vec::new();
+        for at_once in parts.chunks(self.most_moves) {
+            let mut placing = Placing::default();
+            for some in at_once.chunk_by(|a, b| run_of(a) == run_of(b)) {
                 let Some(first) = some.first() else { continue };
-                let moves: Vec<_> = some
-                    .iter()
-                    .map(|part| match part.origin {
-                        Origin::Contents(block, offset) => {
-                            Move::new(block * slot + offset, part.bytes, part.at)
-                        }
-                        Origin::Raw(offset) | Origin::Buffer(_, _, offset) => {
-                            Move::new(offset, part.bytes, part.at)
-                        }
-                        Origin::Fill(byte) => Move::fill(byte, part.bytes, part.at),
-                    })
-                    .collect();
+                let start = placing.moves.len() as u32;
+                placing.moves.extend(some.iter().map(|part| match part.origin {
+                    Origin::Contents(block, offset) => {
+                        Move::new(block * slot + offset, part.bytes, part.at)
+                    }
+                    Origin::Raw(offset) | Origin::Buffer(_, _, offset) => {
+                        Move::new(offset, part.bytes, part.at)
+                    }
+                    Origin::Fill(byte) => Move::fill(byte, part.bytes, part.at),
+                }));
                 let longest = some.iter().map(|part| part.bytes).max().unwrap_or(0);
                 let ends = Ends {
                     source: match first.origin {
@@ -315,29 +320,33 @@ impl<'d> RangeDecoder<'d> {
                     },
                     destination: first.buffer_end,
                 };
-                let run = moves::run(some.len() as u32, longest, ends);
-                runs.push(PlaceRun { moves, run, source: source(first), buffer: first.buffer });
+                let run = moves::run(start..placing.moves.len() as u32, longest, ends);
+                let (source, buffer) = (source(first), first.buffer);
+                placing.runs.push(PlaceRun { run, source, buffer });
             }
+            placings.push(placing);
         }
-        runs
+        placings
     }
 
-    fn write_moves(&mut self, run: &PlaceRun) -> Result<(), DeviceError> {
+    fn write_moves(&mut self, placing: &Placing) -> Result<(), DeviceError> {
         let moves = self.batch.memory.named("moves");
-        self.batch.queue.write(moves, 0, bytemuck::cast_slice(&run.moves))
+        self.batch.queue.write(moves, 0, bytemuck::cast_slice(&placing.moves))
     }
 
-    /// Queues a run whose moves have been written.
-    fn place(&mut self, place: &PlaceRun) -> Result<(), DeviceError> {
-        let PlaceRun { run, source, buffer, .. } = place;
-        self.batch.queue.dispatch(&Dispatch {
-            kernel: run.kernel,
-            entry: run.entry,
-            defines: &run.defines,
-            buffers: &[*source, self.batch.memory.named("moves"), *buffer],
-            args: &run.args,
-            groups: run.groups,
-            threads: run.threads,
+    /// Queues the runs whose moves have been written.
+    fn place(&mut self, placing: &Placing) -> Result<(), DeviceError> {
+        let moves = self.batch.memory.named("moves");
+        placing.runs.iter().try_for_each(|PlaceRun { run, source, buffer }| {
+            self.batch.queue.dispatch(&Dispatch {
+                kernel: run.kernel,
+                entry: run.entry,
+                defines: &run.defines,
+                buffers: &[*source, moves, *buffer],
+                args: &run.args,
+                groups: run.groups,
+                threads: run.threads,
+            })
         })
     }
 

@@ -3,6 +3,8 @@
 //! After decoding, [`run`] moves the parts that the caller wants from `contents` to buffers of the caller's. What needs no
 //! decoding is uploaded to `contents`.
 
+use std::ops::Range;
+
 use crate::gpu::model::cost::CostError;
 use crate::gpu::model::kernel::MOVE_BYTES;
 use crate::gpu::model::plan::{Plan, Run};
@@ -41,7 +43,7 @@ impl Move {
     }
 }
 
-/// The most moves of one dispatch of `plan`: as many as its buffer `moves` holds.
+/// The most moves that are written at once for `plan`: as many as its buffer `moves` holds.
 pub(crate) fn most(plan: &Plan) -> usize {
     let moves = plan.buffers.iter().find(|buffer| buffer.name == "moves");
     moves.map_or(0, |moves| moves.bytes as usize / size_of::<Move>())
@@ -74,12 +76,13 @@ pub(crate) struct Ends {
     pub(crate) destination: u64,
 }
 
-/// A run of `count` moves, none of more than `longest` bytes, to any byte. It lacks its buffers: the source, the moves
-/// and the destination.
-pub(crate) fn run(count: u32, longest: u32, ends: Ends) -> Run {
+/// A run of the moves with the numbers `moves` in their buffer, none of more than `longest` bytes, to any byte. It lacks its
+/// buffers: the source, the moves and the destination.
+pub(crate) fn run(moves: Range<u32>, longest: u32, ends: Ends) -> Run {
     // The destination may begin at the end of a unit.
     let longest = longest.saturating_add(15);
     let groups = longest.div_ceil(16 * UNITS).max(1);
+    let count = moves.end - moves.start;
     Run {
         stage: "place",
         kernel: &MOVE_BYTES,
@@ -87,6 +90,7 @@ pub(crate) fn run(count: u32, longest: u32, ends: Ends) -> Run {
         defines: vec![("UNITS", UNITS)],
         buffers: Vec::new(),
         args: vec![
+            moves.start,
             count,
             groups,
             ends.source,

@@ -115,7 +115,7 @@ pub(in crate::gpu) fn moves_of_blocks(shape: Shape) -> Result<Plan, PlanError> {
     let buffers = names.map(|name| plan.buffer(&MOVE_BYTES, name).unwrap());
     let [source, _, destination] = buffers.map(|buffer| plan.buffers[buffer.0].bytes);
     let (ends, buffers) = (Ends { source: source as u32, destination }, buffers.to_vec());
-    let run = moves::run(shape.blocks, shape.slot - 15, ends);
+    let run = moves::run(0..shape.blocks, shape.slot - 15, ends);
     plan.steps.push(Step::Run(Run { buffers, ..run }));
     Ok(plan)
 }
