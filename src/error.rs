@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 
+use crate::codec::OutOfMemory;
 use crate::codec::filter::{Filter, FilterChain};
 use crate::format::{Fault, Pipeline};
 
@@ -292,6 +293,12 @@ impl From<io::Error> for Error {
             Ok(own) => own,
             Err(error) => Self::Io(error),
         }
+    }
+}
+
+impl From<OutOfMemory> for Error {
+    fn from(refused: OutOfMemory) -> Self {
+        Self::OutOfMemory { needed: refused.bytes }
     }
 }
 

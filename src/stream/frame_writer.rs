@@ -5,7 +5,6 @@ use std::io::{self, IoSlice, Write};
 use crc32c::{crc32c, crc32c_combine};
 
 use super::tasks::TakenOut;
-use crate::codec::OutOfMemory;
 use crate::error::Error;
 use crate::format::{
     BlockHeader, FrameHeader, IndexWriter, MAX_BLOCKS, MAX_SINGLE_CONTENT_LEN, Method, ModuleTable,
@@ -162,7 +161,7 @@ impl FrameWriter {
         is_last: bool,
     ) -> Result<(), Error> {
         let block_len = header.block_len();
-        self.index.push(block_len, header.content_len).map_err(refused)?;
+        self.index.push(block_len, header.content_len)?;
         self.count(u64::from(block_len));
         if is_last { self.end_frame(writer) } else { Ok(()) }
     }
@@ -225,7 +224,7 @@ impl FrameWriter {
     /// Ends the frame with index and footer.
     fn end_frame(&mut self, writer: &mut impl Write) -> Result<(), Error> {
         self.take_declared(self.index.content_size());
-        let bytes = self.index.finish(self.frame_len).map_err(refused)?;
+        let bytes = self.index.finish(self.frame_len)?;
         writer.write_all(&bytes)?;
         self.count(bytes.len() as u64);
         self.frame_len = 0;
@@ -263,10 +262,6 @@ impl FrameWriter {
     pub(crate) fn set_max_blocks(&mut self, max_blocks: u64) {
         self.max_blocks = max_blocks;
     }
-}
-
-fn refused(OutOfMemory { bytes }: OutOfMemory) -> Error {
-    Error::OutOfMemory { needed: bytes }
 }
 
 /// Writes `head` and `tail`, with a single call if the writer accepts all of it.

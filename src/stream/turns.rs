@@ -13,17 +13,16 @@ pub(crate) struct Turns {
     shared: Arc<Shared>,
     /// The turns given so far.
     given: u64,
-    codes_lists: bool,
 }
 
 /// The turn of one block. If it is dropped, those after it fail.
 pub(crate) struct Turn {
     shared: Arc<Shared>,
     number: u64,
-    codes_list: bool,
 }
 
 struct Shared {
+    codes_lists: bool,
     state: Mutex<State>,
     passed: Condvar,
 }
@@ -40,22 +39,22 @@ impl Turns {
     pub(crate) fn new(finder: Finder) -> Self {
         let codes_lists = finder.is_near();
         let state = Mutex::new(State { finder, next: 0, is_broken: false });
-        let shared = Arc::new(Shared { state, passed: Condvar::new() });
-        Self { shared, given: 0, codes_lists }
+        let shared = Arc::new(Shared { codes_lists, state, passed: Condvar::new() });
+        Self { shared, given: 0 }
     }
 
     /// The turn of the next block.
     pub(crate) fn give(&mut self) -> Turn {
         let (shared, number) = (Arc::clone(&self.shared), self.given);
         self.given += 1;
-        Turn { shared, number, codes_list: self.codes_lists }
+        Turn { shared, number }
     }
 }
 
 impl Turn {
     /// Whether to code the list of the block's matches: where blocks repeat parts of themselves, lists are long.
     pub(crate) fn codes_list(&self) -> bool {
-        self.codes_list
+        self.shared.codes_lists
     }
 
     /// The distant matches of a block with this survey, once those of all blocks before have been found. `begins_frame`
@@ -78,8 +77,7 @@ impl Turn {
         if begins_frame {
             state.finder.begin_frame();
         }
-        let found = state.finder.find(survey);
-        let matches = found.map_err(|refused| Error::OutOfMemory { needed: refused.bytes })?;
+        let matches = state.finder.find(survey)?;
         state.next += 1;
         Ok(matches)
     }

@@ -21,7 +21,6 @@ pub(crate) use ready::{FrameModules, name};
 
 use std::sync::Arc;
 
-use crate::codec::OutOfMemory;
 use crate::codec::filter::ApplyFault;
 use crate::error::{Error, Place};
 use crate::format::ModuleTable;
@@ -92,7 +91,7 @@ impl LastModules {
 /// Why block `number` of a frame with these modules could not be encoded.
 pub(crate) fn refusal(refused: ApplyFault, modules: &ModuleTable, number: u64) -> Error {
     match refused {
-        ApplyFault::OutOfMemory(OutOfMemory { bytes }) => Error::OutOfMemory { needed: bytes },
+        ApplyFault::OutOfMemory(refused) => refused.into(),
         ApplyFault::Module { number: module, what } => {
             let record = modules.records().get(usize::from(module));
             let sha256 = record.map_or([0; 32], |record| record.sha256);

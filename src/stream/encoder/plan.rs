@@ -106,8 +106,7 @@ impl EncodePlan {
             true => Finder::with_near(header.reach, header.block_size()),
             false => Finder::new(header.reach),
         });
-        let finder =
-            finder.transpose().map_err(|refused| Error::OutOfMemory { needed: refused.bytes })?;
+        let finder = finder.transpose()?;
         Ok(Self { header, recipe, cost, share, engine, accelerator, job, statistics, finder })
     }
 }

@@ -5,7 +5,7 @@ use crc32c::crc32c;
 use super::{Origin, read_all};
 use crate::codec::distant::{self, Survey};
 use crate::codec::filter::ApplyFault;
-use crate::codec::{OutOfMemory, Recipe, reserve};
+use crate::codec::{Recipe, reserve};
 use crate::error::Error;
 use crate::format::ModuleTable;
 use crate::pipeline::buffer::Buffer;
@@ -74,15 +74,14 @@ impl EncodeTask {
     }
 
     fn take_out_at(&mut self, turn: Turn) -> Result<(), Error> {
-        let refused = |refused: OutOfMemory| Error::OutOfMemory { needed: refused.bytes };
         let TakenOut { list, content_len, content_crc } = &mut self.taken_out;
         (*content_len, *content_crc) = (self.contents.len() as u32, crc32c(&self.contents));
-        self.survey.take(&self.contents).map_err(refused)?;
+        self.survey.take(&self.contents)?;
         let codes_list = turn.codes_list();
         let matches = turn.find(&mut self.survey, self.number == 0)?;
         distant::write(&matches, self.number as u32, list);
         if codes_list {
-            distant::code(list).map_err(refused)?;
+            distant::code(list)?;
         }
         let own_len = distant::take_out(&matches, &mut self.contents);
         self.contents.truncate(own_len);
