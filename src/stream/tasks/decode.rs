@@ -209,10 +209,6 @@ impl DecodeTask {
             Ok(matches) => self.matches = matches,
             Err(fault) => return self.outcome = Some(Err(fault)),
         }
-        // Only where few bytes are a block's own has this been shown to help.
-        if self.contents.len() > header.content_len as usize / 2 {
-            return;
-        }
         let numbers = self.sources(&header);
         if let Some(mut known) = history.known_early(&numbers, place, self.reach, block_size) {
             let _ = self.restore(&header, place, &mut known);
