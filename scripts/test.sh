@@ -10,8 +10,9 @@ source scripts/common.sh
 
 export CARGO_TERM_COLOR=never
 export CARGO_INCREMENTAL=0
-# With these, the tests build in four fifths of the processor time. Panics name file and line all the same.
-export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_CODEGEN_UNITS=4
+# With these, the library's tests build in less than half of the processor time, and run as fast. Panics name file and line
+# all the same.
+export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_LTO=off
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 # Drivers keep the kernels that they compile in the user's cache, as for every program, so that the next run finds them.
 user_cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}

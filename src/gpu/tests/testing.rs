@@ -98,7 +98,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 /// # Panics
 /// If `test` panics, or if skipping is forbidden and an interface of this build has no device.
 pub(crate) fn each_device(test: impl Fn(&dyn Device)) {
-    each_of(|api, run| run(devices(api)), test);
+    fn opened(api: Api, run: &dyn Fn(&Opened)) {
+        run(devices(api));
+    }
+    each_of(opened, &test);
 }
 
 /// Like [`each_device`], for tests that keep the device.
@@ -112,10 +115,14 @@ pub(crate) fn each_static_device(test: impl Fn(&'static dyn Device)) {
 
 /// Like [`each_device`], on newly opened devices, which `test` may leave in any state.
 pub(crate) fn each_new_device(test: impl Fn(&dyn Device)) {
-    each_of(|api, run| run(&open(api)), test);
+    fn opened(api: Api, run: &dyn Fn(&Opened)) {
+        run(&open(api));
+    }
+    each_of(opened, &test);
 }
 
-fn each_of(opened: impl Fn(Api, &dyn Fn(&Opened)), test: impl Fn(&dyn Device)) {
+// It does not depend on the type of the test, because all tests on devices would compile a copy of their own.
+fn each_of(opened: impl Fn(Api, &dyn Fn(&Opened)), test: &dyn Fn(&dyn Device)) {
     let wanted = std::env::var("PZ_TEST_DEVICE").ok().map(|wanted| wanted.to_lowercase());
     let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| name.contains(wanted));
     let no_skip = std::env::var_os("PZ_TEST_NO_SKIP").is_some_and(|value| value == "1");
