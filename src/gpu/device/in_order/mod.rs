@@ -107,7 +107,15 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Starts a kernel. If it is `timed`, [`Self::time`] tells how long it took.
+    /// Opens a stream that can time kernels, where other streams cannot.
+    ///
+    /// # Errors
+    /// If the device fails.
+    fn timing_stream(&self) -> Result<Option<Self::Stream>, DeviceError> {
+        Ok(None)
+    }
+
+    /// Starts a kernel. If it is `timed`, [`Self::time`] tells how long it took; the stream can time kernels then.
     ///
     /// # Safety
     /// Stream, kernel and buffers are of this device; the kernel is the one that `work` names.
@@ -130,8 +138,8 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
         Ok(None)
     }
 
-    /// Pins down `event`, which is that of the newest command of its stream: whether it has ended then no longer depends
-    /// on later commands.
+    /// Pins down `event`, which is that of the newest command of its stream, and has the device begin the command: whether it
+    /// has ended then no longer depends on later commands.
     ///
     /// # Errors
     /// If the device fails.

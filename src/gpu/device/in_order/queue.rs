@@ -226,6 +226,9 @@ impl<D: Driver> InFlight<D> {
         timed: bool,
         until: Deadline,
     ) -> Result<(), DeviceError> {
+        if timed && !self.is_timing {
+            self.begin_timing(&shared.driver, until)?;
+        }
         let mut memories = Vec::with_capacity(work.buffers.len());
         for &id in work.buffers {
             memories.push(shared.memory(id, 0, 0)?);
@@ -253,6 +256,16 @@ impl<D: Driver> InFlight<D> {
                 outcome => outcome?,
             }
         }
+        Ok(())
+    }
+
+    /// Goes on in a stream that can time kernels, if the present one cannot.
+    fn begin_timing(&mut self, driver: &D, until: Deadline) -> Result<(), DeviceError> {
+        if let Some(stream) = driver.timing_stream()? {
+            self.finish(driver, until)?;
+            self.stream = Arc::new(stream);
+        }
+        self.is_timing = true;
         Ok(())
     }
 
@@ -395,7 +408,6 @@ impl<D: Driver> Queue for InOrderQueue<D> {
     }
 
     fn flush(&mut self) -> Result<(), DeviceError> {
-        // Each command starts when it is queued.
         self.attempt(|work, shared, _| {
             work.last.as_ref().map_or(Ok(()), |last| shared.driver.mark(last))
         })

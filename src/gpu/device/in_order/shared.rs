@@ -57,6 +57,8 @@ pub(in crate::gpu::device) struct InFlight<D: Driver> {
     pub(super) timed: VecDeque<D::Event>,
     pub(super) kernels: HashMap<(ProgramKey, &'static str), D::Kernel>,
     pub(super) stream: Arc<D::Stream>,
+    /// Whether the stream can time kernels.
+    pub(super) is_timing: bool,
 }
 
 impl<D: Driver> InFlight<D> {
@@ -73,6 +75,7 @@ impl<D: Driver> InFlight<D> {
             timed: VecDeque::new(),
             kernels: HashMap::new(),
             stream,
+            is_timing: false,
         }
     }
 

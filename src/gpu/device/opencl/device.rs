@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use opencl3::command_queue::{enqueue_marker_with_wait_list, flush};
+use opencl3::command_queue::{
+    enqueue_marker_with_wait_list, release_command_queue, retain_command_queue,
+};
 use opencl3::context::context::{create_context, release_context, retain_context};
 use opencl3::memory::{
     CL_MEM_CONTEXT, CL_MEM_FLAGS, CL_MEM_OBJECT_BUFFER, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE,
@@ -12,6 +14,7 @@ use opencl3::memory::{
 
 use super::driver::ClDriver;
 use super::handle::{Handle, Raw};
+use super::stream::ClStream;
 use super::{Found, failure, failure_for};
 use crate::gpu::device::deadline::Deadline;
 use crate::gpu::device::in_order::{Driver, InFlight, InOrderQueue, Memory, OfCaller, Shared};
@@ -125,10 +128,10 @@ impl OpenClDevice {
 
     /// Makes the driver reserve the buffer's memory now. Some drivers wait until the first use.
     fn touch(&self, memory: &Memory<ClDriver>) -> Result<(), DeviceError> {
-        let queue = self.shared.driver.housekeeping();
-        let touched = self.touch_in(&queue, memory);
+        let stream = self.shared.driver.housekeeping();
+        let touched = self.touch_in(&stream, memory);
         if touched.is_err() {
-            self.shared.driver.renew_housekeeping(&queue);
+            self.shared.driver.renew_housekeeping(&stream);
         }
         touched.map_err(|error| match error {
             DeviceError::OutOfMemory { .. } => DeviceError::OutOfMemory { bytes: memory.bytes },
@@ -136,14 +139,14 @@ impl OpenClDevice {
         })
     }
 
-    fn touch_in(&self, queue: &Arc<Handle>, memory: &Memory<ClDriver>) -> Result<(), DeviceError> {
+    fn touch_in(&self, stream: &ClStream, memory: &Memory<ClDriver>) -> Result<(), DeviceError> {
         let driver = &self.shared.driver;
         // SAFETY: queue and buffer are of one device, and the 4 bytes are within the buffer.
-        let event = unsafe { driver.clear(queue, (memory, 0), 4)? };
+        let event = unsafe { driver.clear(stream, (memory, 0), 4)? };
         let until = Deadline::after(DEADLINE, self.limits());
         let ended = driver.wait(&event, until);
         if ended == Err(DeviceError::TimedOut) {
-            let work = InFlight::unfinished(Arc::clone(queue), event);
+            let work = InFlight::unfinished(Arc::new(stream.clone()), event);
             self.shared.give_up_with(work, memory.clone());
         }
         ended
@@ -202,9 +205,12 @@ impl Device for OpenClDevice {
         // SAFETY: the caller promises that the queue is valid.
         let marker = unsafe { enqueue_marker_with_wait_list(queue, 0, std::ptr::null()) };
         let marker = marker.map_err(|code| failure("clEnqueueMarkerWithWaitList", code))?;
-        // SAFETY: the event has just been made.
-        let marker = Arc::new(unsafe { Handle::event(marker) });
-        flush(queue).map_err(|code| failure("clFlush", code))?;
+        // SAFETY: the queue is valid.
+        unsafe { retain_command_queue(queue) }
+            .map_err(|code| failure("clRetainCommandQueue", code))?;
+        // SAFETY: that reference is ours, and the event has just been made.
+        let marker =
+            unsafe { ClStream::new(Handle::owning(queue, release_command_queue)).newest(marker) };
         self.shared.driver.wait(&marker, Deadline::after(DEADLINE, self.limits()))
     }
 
@@ -213,7 +219,7 @@ impl Device for OpenClDevice {
     }
 
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {
-        let stream = self.shared.driver.new_queue()?;
+        let stream = self.shared.driver.new_stream()?;
         Ok(Box::new(InOrderQueue::new(Arc::clone(&self.shared), stream)))
     }
 

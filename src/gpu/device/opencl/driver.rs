@@ -1,12 +1,11 @@
 //! The calls to a device: what [`in_order`](crate::gpu::device::in_order) queues run.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use opencl3::command_queue::{
     CL_QUEUE_PROFILING_ENABLE, create_command_queue, enqueue_copy_buffer, enqueue_fill_buffer,
-    enqueue_nd_range_kernel, enqueue_read_buffer, enqueue_write_buffer, flush,
-    release_command_queue,
+    enqueue_nd_range_kernel, enqueue_read_buffer, enqueue_write_buffer, release_command_queue,
 };
 use opencl3::error_codes::CL_INVALID_WORK_GROUP_SIZE;
 use opencl3::event::{
@@ -14,9 +13,10 @@ use opencl3::event::{
 };
 use opencl3::kernel::set_kernel_arg;
 
-use super::handle::{Handle, Raw, has_ended};
+use super::handle::{Handle, Raw};
 use super::pinned::ClPinned;
 use super::program::ClPrograms;
+use super::stream::{ClEvent, ClStream};
 use super::{failure, failure_for, miscounts};
 use crate::gpu::device::deadline::Deadline;
 use crate::gpu::device::in_order::{Driver, Memory, Turn};
@@ -32,7 +32,7 @@ pub(in crate::gpu::device) struct ClDriver {
     pub cache: Cache,
     /// A queue that never runs a kernel, so its commands never wait for one. It is replaced after a failure, because
     /// some drivers refuse every later command in a failed queue.
-    housekeeping: Mutex<Arc<Handle>>,
+    housekeeping: Mutex<ClStream>,
     // Dropped last, because the objects above belong to it.
     pub context: Handle,
 }
@@ -44,56 +44,49 @@ impl ClDriver {
         limits: Limits,
         cache: Cache,
     ) -> Result<Self, DeviceError> {
-        let housekeeping = Mutex::new(Arc::new(new_queue(&context, &device)?));
+        let housekeeping = Mutex::new(new_stream(&context, &device, 0)?);
         Ok(Self { limits, device, programs: ClPrograms::default(), cache, housekeeping, context })
     }
 
-    /// An in-order queue whose commands can be timed.
-    pub fn new_queue(&self) -> Result<Handle, DeviceError> {
-        new_queue(&self.context, &self.device)
+    /// A stream that times nothing.
+    pub fn new_stream(&self) -> Result<ClStream, DeviceError> {
+        new_stream(&self.context, &self.device, 0)
     }
 
     /// The current housekeeping queue.
-    pub fn housekeeping(&self) -> Arc<Handle> {
-        Arc::clone(&self.housekeeping.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn housekeeping(&self) -> ClStream {
+        self.housekeeping.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Replaces the housekeeping queue `failed`, unless another thread has already done so.
-    pub fn renew_housekeeping(&self, failed: &Arc<Handle>) {
+    pub fn renew_housekeeping(&self, failed: &ClStream) {
         let mut current = self.housekeeping.lock().unwrap_or_else(PoisonError::into_inner);
-        if Arc::ptr_eq(&current, failed)
-            && let Ok(queue) = self.new_queue()
+        if current.raw() == failed.raw()
+            && let Ok(stream) = self.new_stream()
         {
-            *current = Arc::new(queue);
+            *current = stream;
         }
     }
 }
 
-fn new_queue(context: &Handle, device: &opencl3::device::Device) -> Result<Handle, DeviceError> {
+/// A stream whose queue has `properties`.
+fn new_stream(
+    context: &Handle,
+    device: &opencl3::device::Device,
+    properties: u64,
+) -> Result<ClStream, DeviceError> {
     // OpenCL 2.0 has a newer call for this, but 1.2 devices lack it. This call works on all devices.
     // SAFETY: context and device are valid.
-    let queue =
-        unsafe { create_command_queue(context.raw(), device.id(), CL_QUEUE_PROFILING_ENABLE) };
+    let queue = unsafe { create_command_queue(context.raw(), device.id(), properties) };
     let queue = queue.map_err(|code| failure_for("clCreateCommandQueue", code, 0))?;
     // SAFETY: the queue has just been made.
-    Ok(unsafe { Handle::owning(queue, release_command_queue) })
-}
-
-/// Starts the newest command of `queue`, whose event a call has returned.
-///
-/// # Safety
-/// The event is valid, and the caller owns one reference to it.
-unsafe fn started(queue: &Handle, event: Raw) -> Result<Arc<Handle>, DeviceError> {
-    // SAFETY: the caller promises exactly this.
-    let event = unsafe { Handle::event(event) };
-    flush(queue.raw()).map_err(|code| failure_for("clFlush", code, 0))?;
-    Ok(Arc::new(event))
+    Ok(ClStream::new(unsafe { Handle::owning(queue, release_command_queue) }))
 }
 
 impl Driver for ClDriver {
     type Buffer = Handle;
-    type Stream = Handle;
-    type Event = Arc<Handle>;
+    type Stream = ClStream;
+    type Event = ClEvent;
     type Pinned = ClPinned;
     type Kernel = Handle;
 
@@ -107,10 +100,10 @@ impl Driver for ClDriver {
 
     unsafe fn upload(
         &self,
-        stream: &Handle,
+        stream: &ClStream,
         (memory, offset): (&Memory<Self>, u64),
         from: &[u8],
-    ) -> Result<Arc<Handle>, DeviceError> {
+    ) -> Result<ClEvent, DeviceError> {
         let (queue, buffer) = (stream.raw(), memory.buffer.raw());
         let (source, none) = (from.as_ptr().cast(), std::ptr::null());
         // SAFETY: queue and buffer are valid and of one context. The caller promises the rest.
@@ -120,15 +113,15 @@ impl Driver for ClDriver {
         let event =
             event.map_err(|code| failure_for("clEnqueueWriteBuffer", code, memory.bytes))?;
         // SAFETY: the event has just been made.
-        unsafe { started(stream, event) }
+        Ok(unsafe { stream.newest(event) })
     }
 
     unsafe fn download(
         &self,
-        stream: &Handle,
+        stream: &ClStream,
         (memory, offset): (&Memory<Self>, u64),
         into: &mut [u8],
-    ) -> Result<Arc<Handle>, DeviceError> {
+    ) -> Result<ClEvent, DeviceError> {
         let (queue, buffer) = (stream.raw(), memory.buffer.raw());
         let (to, none) = (into.as_mut_ptr().cast(), std::ptr::null());
         // SAFETY: queue and buffer are valid and of one context. The caller promises the rest.
@@ -137,15 +130,15 @@ impl Driver for ClDriver {
         };
         let event = event.map_err(|code| failure_for("clEnqueueReadBuffer", code, memory.bytes))?;
         // SAFETY: the event has just been made.
-        unsafe { started(stream, event) }
+        Ok(unsafe { stream.newest(event) })
     }
 
     unsafe fn clear(
         &self,
-        stream: &Handle,
+        stream: &ClStream,
         (memory, offset): (&Memory<Self>, u64),
         bytes: u64,
-    ) -> Result<Arc<Handle>, DeviceError> {
+    ) -> Result<ClEvent, DeviceError> {
         let zero = 0u32;
         // SAFETY: queue and buffer are valid and of one context. The call copies the pattern before it returns. The
         // caller promises that the range is within the buffer.
@@ -163,16 +156,16 @@ impl Driver for ClDriver {
         };
         let event = event.map_err(|code| failure_for("clEnqueueFillBuffer", code, memory.bytes))?;
         // SAFETY: the event has just been made.
-        unsafe { started(stream, event) }
+        Ok(unsafe { stream.newest(event) })
     }
 
     unsafe fn copy(
         &self,
-        stream: &Handle,
+        stream: &ClStream,
         (from, start): (&Memory<Self>, u64),
         (to, offset): (&Memory<Self>, u64),
         bytes: u64,
-    ) -> Result<Arc<Handle>, DeviceError> {
+    ) -> Result<ClEvent, DeviceError> {
         // SAFETY: queue and buffers are valid and of one context. The caller promises that the ranges are within the
         // buffers.
         let event = unsafe {
@@ -189,7 +182,7 @@ impl Driver for ClDriver {
         };
         let event = event.map_err(|code| failure_for("clEnqueueCopyBuffer", code, bytes))?;
         // SAFETY: the event has just been made.
-        unsafe { started(stream, event) }
+        Ok(unsafe { stream.newest(event) })
     }
 
     fn kernel(&self, work: &Dispatch<'_>) -> Result<Handle, DeviceError> {
@@ -198,12 +191,12 @@ impl Driver for ClDriver {
 
     unsafe fn launch(
         &self,
-        stream: &Handle,
+        stream: &ClStream,
         kernel: &Handle,
         buffers: &[Memory<Self>],
         work: &Dispatch<'_>,
         _timed: bool,
-    ) -> Result<Arc<Handle>, DeviceError> {
+    ) -> Result<ClEvent, DeviceError> {
         let mut index = 0;
         let mut set = |bytes: usize, value: *const std::ffi::c_void| {
             // SAFETY: the kernel is valid and its queue's alone. `value` has `bytes` bytes, which the call copies. If
@@ -248,11 +241,11 @@ impl Driver for ClDriver {
             _ => failure_for(&call(), code, bytes),
         })?;
         // SAFETY: the event has just been made.
-        unsafe { started(stream, event) }
+        Ok(unsafe { stream.newest(event) })
     }
 
     fn turn(&self, until: Deadline) -> Result<Turn<Self>, DeviceError> {
-        static TURN: Mutex<Vec<Arc<Handle>>> = Mutex::new(Vec::new());
+        static TURN: Mutex<Vec<ClEvent>> = Mutex::new(Vec::new());
         if !miscounts(&self.limits.driver) {
             return Ok(None);
         }
@@ -261,11 +254,19 @@ impl Driver for ClDriver {
         if given_up.is_empty() { Ok(Some(given_up)) } else { Err(DeviceError::TimedOut) }
     }
 
-    fn has_ended(&self, event: &Arc<Handle>) -> Result<bool, DeviceError> {
-        has_ended(event)
+    fn timing_stream(&self) -> Result<Option<ClStream>, DeviceError> {
+        new_stream(&self.context, &self.device, CL_QUEUE_PROFILING_ENABLE).map(Some)
     }
 
-    fn time(&self, event: &Arc<Handle>) -> Result<Duration, DeviceError> {
+    fn mark(&self, event: &ClEvent) -> Result<(), DeviceError> {
+        event.begin()
+    }
+
+    fn has_ended(&self, event: &ClEvent) -> Result<bool, DeviceError> {
+        event.has_ended()
+    }
+
+    fn time(&self, event: &ClEvent) -> Result<Duration, DeviceError> {
         let time = |what| {
             let time = get_event_profiling_info(event.raw(), what);
             time.map_err(|code| failure_for("clGetEventProfilingInfo", code, 0))

@@ -1,8 +1,8 @@
-//! References to OpenCL objects, and the state of events.
+//! References to OpenCL objects.
 
 use std::ffi::c_void;
 
-use opencl3::event::{self, CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS};
+use opencl3::event::{self, CL_COMPLETE};
 
 use super::failure_for;
 use crate::gpu::device::DeviceError;
@@ -54,18 +54,6 @@ impl Drop for Handle {
         // SAFETY: the object is valid, and we own the reference that this releases.
         let _ = unsafe { (self.release)(self.raw) };
     }
-}
-
-/// Whether the command of `event` has ended.
-///
-/// # Errors
-/// Fails if the command has failed. A driver that reserves memory on first use reports a lack of memory here, and does
-/// not say for how many bytes.
-pub(super) fn has_ended(event: &Handle) -> Result<bool, DeviceError> {
-    let status = event::get_event_info(event.raw(), CL_EVENT_COMMAND_EXECUTION_STATUS)
-        .map_err(|code| failure_for("clGetEventInfo", code, 0))?
-        .to_int();
-    ended(status)
 }
 
 /// Interprets the status of a command's event.

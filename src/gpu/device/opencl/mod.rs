@@ -2,9 +2,10 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `handle` | references to OpenCL objects, and the state of events |
+//! | `handle` | references to OpenCL objects |
 //! | `device` | an open device, and the caller's context and buffers |
 //! | `driver` | the calls that in-order queues make |
+//! | `stream` | command queues, and the events of their commands |
 //! | `pinned` | pinned host memory |
 //! | `visible` | memory that running kernels and the host see at once |
 //! | `program` | compiled kernels |
@@ -16,6 +17,7 @@ mod driver;
 mod handle;
 mod pinned;
 mod program;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod visible;

@@ -1,7 +1,5 @@
 //! Pinned host memory: a buffer that the driver keeps in host memory, mapped for good.
 
-use std::sync::Arc;
-
 use opencl3::command_queue::{enqueue_map_buffer, enqueue_unmap_mem_object};
 use opencl3::memory::{
     CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, create_buffer,
@@ -11,6 +9,7 @@ use opencl3::memory::{
 use super::driver::ClDriver;
 use super::failure_for;
 use super::handle::Handle;
+use super::stream::ClStream;
 use crate::gpu::device::DeviceError;
 use crate::gpu::device::in_order::Pinned;
 
@@ -21,7 +20,7 @@ pub(in crate::gpu::device) struct ClPinned {
     at: *mut u8,
     len: usize,
     /// The device's housekeeping queue.
-    housekeeping: Arc<Handle>,
+    housekeeping: ClStream,
 }
 
 // SAFETY: `at` points to memory that belongs to this object alone.

@@ -46,7 +46,7 @@ fn copies_are_longer_than_what_they_go_through() {
 #[test]
 fn copies_make_do_with_what_is_pinned() {
     for device in opened() {
-        let stream = device.shared.driver.new_queue().unwrap();
+        let stream = device.shared.driver.new_stream().unwrap();
         let mut queue = InOrderQueue::new(Arc::clone(&device.shared), stream);
         let data: Vec<u8> = (0..3 * PIECE as u32 + 12).map(|i| (i >> 3) as u8).collect();
         let buffer = device.allocate(data.len() as u64).unwrap();
@@ -70,7 +70,7 @@ fn queues_fill_the_same_pinned_memory_in_turns() {
         let len = 3 * PIECE;
         let buffers = [(); 2].map(|()| device.allocate(len as u64).unwrap());
         let queue = |()| {
-            let stream = device.shared.driver.new_queue().unwrap();
+            let stream = device.shared.driver.new_stream().unwrap();
             InOrderQueue::new(Arc::clone(&device.shared), stream)
         };
         let mut queues = [(); 2].map(queue);
