@@ -121,7 +121,7 @@ pub(crate) fn each_new_device(test: impl Fn(&dyn Device)) {
     each_of(opened, &test);
 }
 
-// It does not depend on the type of the test, because all tests on devices would compile a copy of their own.
+// The test is a reference, so that this is not compiled again for each test.
 fn each_of(opened: impl Fn(Api, &dyn Fn(&Opened)), test: &dyn Fn(&dyn Device)) {
     let wanted = std::env::var("PZ_TEST_DEVICE").ok().map(|wanted| wanted.to_lowercase());
     let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| name.contains(wanted));
