@@ -96,8 +96,12 @@ cargo test --locked --workspace --all-features
 
 step "The Python package, as pip installs it"
 need_python_environment "$target/python"
-# Quick to build: most of it has been built for the tests above.
-MATURIN_PEP517_ARGS="--profile dev --locked" "$target/python/bin/pip" install --quiet "./python[test]"
+# Python and C need most crates with other features than above, so that they are built again; these run little there.
+quick=(--profile dev)
+for crate in cranelift-codegen naga wgpu-core; do
+    quick+=(--config "profile.dev.package.$crate.opt-level=0")
+done
+MATURIN_PEP517_ARGS="--locked ${quick[*]}" "$target/python/bin/pip" install --quiet "./python[test]"
 "$target/python/bin/python" -m mypy --config-file python/pyproject.toml --cache-dir "$target/mypy" python/libpz
 "$target/python/bin/python" -m mypy.stubtest --concise --mypy-config-file python/pyproject.toml \
     --allowlist python/stubtest.allow --ignore-unused-allowlist libpz._libpz
@@ -108,7 +112,7 @@ MATURIN_PEP517_ARGS="--profile dev --locked" "$target/python/bin/pip" install --
 step "The library for C, as its script installs it: the example, with the shared library and with the static one"
 command -v pkg-config >/dev/null || install_packages pkg-config || die "pkg-config is missing, and cannot be installed here"
 # The example does little, so that optimising would take longer.
-CARGO_PROFILE_DEV_OPT_LEVEL=0 scripts/install-capi.sh "$target/capi" --profile dev
+CARGO_PROFILE_DEV_OPT_LEVEL=0 scripts/install-capi.sh "$target/capi" "${quick[@]}"
 c_flags=$(PKG_CONFIG_PATH=$target/capi/lib/pkgconfig pkg-config --cflags --libs --static pz)
 # Each of the flags is a word of its own.
 # shellcheck disable=SC2086
