@@ -96,7 +96,8 @@ cargo test --locked --workspace --all-features
 
 step "The Python package, as pip installs it"
 need_python_environment "$target/python"
-# Python and C need most crates with other features than above, so that they are built again; these run little there.
+# Python and C need most crates with other features than above, so that they are built again. The three crates that take
+# longest hardly run there.
 quick=(--profile dev)
 for crate in cranelift-codegen naga wgpu-core; do
     quick+=(--config "profile.dev.package.$crate.opt-level=0")

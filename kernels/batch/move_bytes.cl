@@ -25,8 +25,8 @@ inline uint4 bytes_at(__global const uint *source, uint at) {
 }
 
 // `groups` workgroups for each of `count` moves from the `first_move`-th on, each for UNITS units of 16 bytes of the
-// destination. Only the first and the last unit can be in part another move's; their bytes are written one by one. Moves outside of the `source_bytes`
-// bytes of the source, or behind byte `end_low + 2^32 end_high` of the destination, do nothing.
+// destination. Only the first and the last unit can be in part another move's; their bytes are written one by one. Moves
+// outside of the `source_bytes` bytes of the source, or behind byte `end_low + 2^32 end_high` of the destination, do nothing.
 __kernel void move_bytes(__global const uint *source, __global const Move *moves, __global uchar *destination,
     uint first_move, uint count, uint groups, uint source_bytes, uint end_low, uint end_high) {
     uint group = (uint)get_group_id(0);

@@ -36,8 +36,8 @@ struct Move {
 @group(0) @binding(2) var<storage, read_write> destination: array<atomic<u32>>;
 
 // `groups` workgroups for each of `count` moves from the `first_move`-th on, each for UNITS units of 16 bytes of the
-// destination. Only the first and the last word can be in part another move's: its other bytes stay as they are. Moves outside of the `source_bytes`
-// bytes of the source, or behind byte `end_low + 2^32 end_high` of the destination, do nothing.
+// destination. Only the first and the last word can be in part another move's: its other bytes stay as they are. Moves
+// outside of the `source_bytes` bytes of the source, or behind byte `end_low + 2^32 end_high` of the destination, do nothing.
 // @pz_entry
 fn move_bytes(local_index: u32, workgroup_index: u32) {
     if workgroup_index / args.groups >= args.count {

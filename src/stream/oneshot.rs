@@ -21,7 +21,3 @@ fn append(
     }
     written.map(|_| output.len() - start)
 }
-
-fn out_of_memory(bytes: usize) -> Error {
-    Error::OutOfMemory { needed: bytes as u64 }
-}

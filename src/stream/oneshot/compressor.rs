@@ -5,7 +5,7 @@ use std::io::Write;
 use rayon::ThreadPool;
 use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 
-use super::{append, out_of_memory};
+use super::append;
 use crate::codec::distant::LEAST_NEAR_BLOCK;
 use crate::codec::reserve;
 use crate::error::Error;
@@ -192,8 +192,7 @@ impl Compressor {
             left = later;
             let mut jobs = Vec::with_capacity(at_once);
             for (contents, payload) in now.chunks(block_size).zip(&mut self.payloads) {
-                let capacity = payload_capacity(contents.len());
-                reserve(payload, capacity).map_err(|_| out_of_memory(capacity))?;
+                reserve(payload, payload_capacity(contents.len()))?;
                 payload.clear();
                 let position = number % MAX_BLOCKS * block_size as u64;
                 number += 1;

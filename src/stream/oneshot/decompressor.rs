@@ -6,7 +6,6 @@ use std::sync::Arc;
 use rayon::ThreadPool;
 use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 
-use super::out_of_memory;
 use crate::codec::reserve;
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, FrameHeader};
@@ -165,8 +164,8 @@ impl Decompressor {
                         return Err(Error::LimitOutput { limit });
                     }
                     let (header, payload) = frames.payload_in_place(&header, place)?;
-                    let room = (survey.blocks.len() + 1) * size_of::<Block<'_>>();
-                    survey.blocks.try_reserve(1).map_err(|_| out_of_memory(room))?;
+                    let needed = ((survey.blocks.len() + 1) * size_of::<Block<'_>>()) as u64;
+                    survey.blocks.try_reserve(1).map_err(|_| Error::OutOfMemory { needed })?;
                     let modules = modules.clone();
                     survey.blocks.push(Block { header, place, payload, modules });
                 }
@@ -206,8 +205,7 @@ impl Decompressor {
         }
         let mut rest = output;
         let mut jobs = Vec::new();
-        let room = blocks.len() * size_of::<(DecodeJob<'_>, Place)>();
-        reserve(&mut jobs, blocks.len()).map_err(|_| out_of_memory(room))?;
+        reserve(&mut jobs, blocks.len())?;
         for block in &blocks {
             let (contents, later) = rest.split_at_mut(block.header.content_len as usize);
             rest = later;

@@ -2,10 +2,7 @@
 
 use std::ffi::c_void;
 
-use opencl3::event::{self, CL_COMPLETE};
-
-use super::failure_for;
-use crate::gpu::device::DeviceError;
+use opencl3::event;
 
 /// An OpenCL object: all its types are such pointers.
 pub(super) type Raw = *mut c_void;
@@ -54,12 +51,4 @@ impl Drop for Handle {
         // SAFETY: the object is valid, and we own the reference that this releases.
         let _ = unsafe { (self.release)(self.raw) };
     }
-}
-
-/// Interprets the status of a command's event.
-pub(super) fn ended(status: i32) -> Result<bool, DeviceError> {
-    if status < 0 {
-        return Err(failure_for("a command on the device", status, 0));
-    }
-    Ok(status == CL_COMPLETE)
 }

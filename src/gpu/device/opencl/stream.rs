@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use opencl3::command_queue::flush;
-use opencl3::event::{self, CL_EVENT_COMMAND_EXECUTION_STATUS};
+use opencl3::event::{self, CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS};
 
 use super::failure_for;
-use super::handle::{Handle, Raw, ended};
+use super::handle::{Handle, Raw};
 use crate::gpu::device::DeviceError;
 
 /// A queue whose commands run in order. They begin when it is flushed. Threads take turns in the driver, so that to flush
@@ -88,4 +88,12 @@ impl ClEvent {
         let status = event::get_event_info(self.raw(), CL_EVENT_COMMAND_EXECUTION_STATUS);
         ended(status.map_err(|code| failure_for("clGetEventInfo", code, 0))?.to_int())
     }
+}
+
+/// Interprets the status of a command's event.
+pub(super) fn ended(status: i32) -> Result<bool, DeviceError> {
+    if status < 0 {
+        return Err(failure_for("a command on the device", status, 0));
+    }
+    Ok(status == CL_COMPLETE)
 }

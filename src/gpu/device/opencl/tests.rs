@@ -290,12 +290,12 @@ fn codes_tell_what_is_the_matter() {
         CL_OUT_OF_HOST_MEMORY,
         CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
     ] {
-        assert_eq!(handle::ended(code), Err(late.clone()));
+        assert_eq!(stream::ended(code), Err(late.clone()));
     }
     assert_eq!(failure_for("clEnqueueReadBuffer", CL_INVALID_COMMAND_QUEUE, 7), out_of_memory);
     assert_eq!(late.to_string(), "the device ran out of memory");
-    assert_eq!(handle::ended(NVIDIA_ILLEGAL_ACCESS), Err(DeviceError::Lost));
-    assert_eq!((handle::ended(0), handle::ended(1)), (Ok(true), Ok(false)));
+    assert_eq!(stream::ended(NVIDIA_ILLEGAL_ACCESS), Err(DeviceError::Lost));
+    assert_eq!((stream::ended(0), stream::ended(1)), (Ok(true), Ok(false)));
     let text = failure("clFinish", CL_OUT_OF_RESOURCES).to_string();
     assert_eq!(text, "clFinish: CL_OUT_OF_RESOURCES (-5)");
 }
