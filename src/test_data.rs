@@ -35,3 +35,19 @@ pub(crate) fn mixture(len: usize) -> Vec<u8> {
     out.truncate(len);
     out
 }
+
+/// A text of a few phrases, then another, then the first again. What repeats the first is long and far away; only eight bytes
+/// here and there tell it from what is nearby.
+pub(crate) fn far_and_near(len: usize) -> Vec<u8> {
+    let source = include_bytes!("codec/lz77/stream/decode.rs");
+    let phrases = |seed, len| -> Vec<u8> {
+        let picks = noise(seed, len / 16 + 1, 8).into_iter().map(usize::from);
+        picks.flat_map(|pick| &source[64 * pick..][..16 + pick]).copied().take(len).collect()
+    };
+    let mut text = phrases(1, len * 2 / 5);
+    let other = phrases(2, len - 2 * text.len());
+    for (part, mark) in text.chunks_exact_mut(12_000).zip(noise(3, len, 256).as_chunks::<8>().0) {
+        part[700..708].copy_from_slice(mark);
+    }
+    [&text[..], &other, &text].concat()
+}

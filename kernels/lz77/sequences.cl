@@ -47,6 +47,26 @@ inline uint match_piece(uint length, uint n, uint i) {
     return i + 1u == n ? rest - part : part;
 }
 
+#if MATCHES
+// The number of equal bytes from `pos` on and from `offset` before it, up to `end`.
+inline uint team_common_length(Team team, __global const uchar *contents, uint pos, uint offset, uint end) {
+    for (uint n = 0;; n += 128u) {
+        uint equal = 4u;
+#pragma unroll
+        for (uint b = 4u; b-- > 0u;) {
+            uint at = min(pos + n + 4u * team.lane + b, end);
+            bool is_equal = at < end && contents[at] == contents[at - offset];
+            equal = is_equal ? equal : b;
+        }
+        uint differ = team_ballot(team, equal < 4u);
+        if (differ != 0u) {
+            uint first = log2_floor(differ & (0u - differ));
+            return n + 4u * first + team_broadcast(team, equal, first);
+        }
+    }
+}
+#endif
+
 __kernel void cut(
     __global const uint *restrict jobs,
 #if MATCHES
@@ -108,14 +128,33 @@ __kernel void cut(
         uint after = min(segment + 1u, last_segment);
         next_n = match_counts[after];
         next_first = matches[(ulong)after * list_len + team.lane];
-        for (uint j = 0; j < n; j += 32u) {
+
+        uint segment_begin = segment << segment_log, skipped = 0;
+        if (s != 0 && !is_end) {
+            // The last match ended with its segment. It goes on, unless the first match here continues it.
+            uint2 first = (uint2)(team_broadcast(team, next.x, 0u), team_broadcast(team, next.y, 0u));
+            bool continues = n != 0u && (first.x & 0xffffu) == 0u && first.y == pending_offset;
+            if (last_end == segment_begin && pending_offset - 1u < last_end && !continues) {
+                last_end += team_common_length(team, contents, last_end, pending_offset, end);
+            }
+            // What it covers leaves too little of the first matches.
+            for (uint few = 32u; few == 32u && skipped < n;) {
+                uint stop = segment_begin + (next.x & 0xffffu) + (next.x >> 16);
+                bool is_covered = skipped + team.lane < n && stop < last_end + MIN_MATCH;
+                few = popcount(team_ballot(team, is_covered));
+                skipped += few;
+                if (few != 0u) next = list[min(skipped + team.lane, list_len - 1u)];
+            }
+        }
+        for (uint j = skipped; j < n; j += 32u) {
             uint active = min(n - j, 32u);
             uint start = end, stop = end, offset = 0xffffffffu;
             uint2 m = next;
             next = list[min(j + 32u + team.lane, list_len - 1u)];
             if (team.lane < active && !is_end) {
-                start = min((segment << segment_log) + (m.x & 0xffffu), end);
+                start = segment_begin + (m.x & 0xffffu);
                 stop = min(start + (m.x >> 16), end);
+                start = clamp(start, last_end, end);
                 offset = m.y;
             }
             uint before = team_shuffle_up(team, stop, 1u);

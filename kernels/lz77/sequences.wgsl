@@ -86,6 +86,30 @@ fn match_piece(length: u32, n: u32, i: u32) -> u32 {
     return select(part, rest - part, i + 1u == n);
 }
 
+// @pz_if MATCHES
+// The bytes at four places.
+fn bytes_at(at: vec4<u32>) -> vec4<u32> {
+    let word = at >> vec4(2u);
+    let words = vec4(contents[word.x], contents[word.y], contents[word.z], contents[word.w]);
+    return words >> ((at & vec4(3u)) * 8u) & vec4(255u);
+}
+
+// The number of equal bytes of a block from `pos` on and from `offset` before it, up to `end`.
+fn team_common_length(block_at: u32, pos: u32, offset: u32, end: u32) -> u32 {
+    var n = 0u;
+    var differ = 0u;
+    while differ == 0u {
+        let at = min(vec4(pos + n + 4u * lane) + vec4(0u, 1u, 2u, 3u), vec4(end));
+        let equal = (bytes_at(block_at + at) == bytes_at(block_at + at - offset)) & (at < vec4(end));
+        let count = select(select(select(select(4u, 3u, !equal.w), 2u, !equal.z), 1u, !equal.y), 0u, !equal.x);
+        differ = team_uniform(team_ballot(count < 4u));
+        let first = select(31u, countTrailingZeros(differ), differ != 0u);
+        n += 4u * first + team_broadcast(count, first);
+    }
+    return n;
+}
+// @pz_end
+
 // @pz_entry
 fn cut(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
@@ -138,7 +162,30 @@ fn cut(local_index: u32, workgroup_index: u32) {
         let after = min(segment + 1u, last_segment);
         next_n = match_counts[block * args.counts_stride + after];
         next_first = matches[lists + after * list_len + lane];
-        for (var j = 0u; j < n; j += 32u) {
+
+        let segment_begin = segment << args.segment_log;
+        var skipped = 0u;
+        if s != 0u && !is_end {
+            // The last match ended with its segment. It goes on, unless the first match here continues it.
+            let first_x = team_broadcast(next.x, 0u);
+            let first_offset = team_broadcast(next.y, 0u);
+            let continues = n != 0u && (first_x & 0xffffu) == 0u && first_offset == pending_offset;
+            if last_end == segment_begin && pending_offset - 1u < last_end && !continues {
+                last_end += team_common_length(contents_at, last_end, pending_offset, end);
+            }
+            // What it covers leaves too little of the first matches.
+            var few = 32u;
+            while few == 32u && skipped < n {
+                let stop = segment_begin + (next.x & 0xffffu) + (next.x >> 16u);
+                let is_covered = skipped + lane < n && stop < last_end + MIN_MATCH;
+                few = team_uniform(countOneBits(team_ballot(is_covered)));
+                skipped += few;
+                if few != 0u {
+                    next = matches[list + min(skipped + lane, list_len - 1u)];
+                }
+            }
+        }
+        for (var j = skipped; j < n; j += 32u) {
             let active_lanes = min(n - j, 32u);
             var start = end;
             var stop = end;
@@ -146,8 +193,9 @@ fn cut(local_index: u32, workgroup_index: u32) {
             let m = next;
             next = matches[list + min(j + 32u + lane, list_len - 1u)];
             if lane < active_lanes && !is_end {
-                start = min((segment << args.segment_log) + (m.x & 0xffffu), end);
+                start = segment_begin + (m.x & 0xffffu);
                 stop = min(start + (m.x >> 16u), end);
+                start = clamp(start, last_end, end);
                 offset = m.y;
             }
             var before = team_shuffle_up(stop, 1u);
@@ -180,9 +228,7 @@ fn cut(local_index: u32, workgroup_index: u32) {
                 let is_new = i == vec4(place) + vec4(0u, 1u, 2u, 3u);
                 let bytes = i + vec4(gather_source[literal_lane(i.x)], gather_source[literal_lane(i.y)],
                                      gather_source[literal_lane(i.z)], gather_source[literal_lane(i.w)]);
-                let at_word = (vec4(contents_at) + bytes) >> vec4(2u);
-                let from_words = vec4(contents[at_word.x], contents[at_word.y], contents[at_word.z], contents[at_word.w]);
-                let shifted = (from_words >> ((bytes & vec4(3u)) * 8u) & vec4(255u)) << vec4(0u, 8u, 16u, 24u);
+                let shifted = bytes_at(contents_at + bytes) << vec4(0u, 8u, 16u, 24u);
                 let news = select(vec4(0u), shifted, is_new);
                 value |= news.x | news.y | news.z | news.w;
                 if place + 4u <= literal_end {

@@ -3,7 +3,7 @@ use crate::codec::Codec;
 use crate::codec::Malformed;
 use crate::format::Pipeline;
 use crate::pipeline::Level;
-use crate::test_data::{mixture, noise};
+use crate::test_data::{far_and_near, mixture, noise};
 use proptest::prelude::*;
 
 /// The parameters of a level.
@@ -104,6 +104,19 @@ fn round_trips_of_all_parameters() {
         [(16, 16, 0, 16), (16, 24, 4, 12), (17, 18, 1, 17), (18, 18, 0, 16), (20, 22, 3, 16)]
     {
         round_trip(&Params { chunk_log, window_log, group_log, segment_log, ..base }, &block);
+    }
+}
+
+/// Short segments cost little, because matches go on beyond them.
+#[test]
+fn long_matches_pass_many_segments() {
+    let block = far_and_near(60_000);
+    for search in [Search::Greedy, Search::Double, Search::Lazy8, Search::Lazy64] {
+        let [short, long] = [9, 16].map(|segment_log| {
+            let params = Params { chunk_log: 16, segment_log, ..fine(search, false) };
+            round_trip(&params, &block).len()
+        });
+        assert!(short < long + long / 10, "{search:?}: {short} and {long} bytes");
     }
 }
 

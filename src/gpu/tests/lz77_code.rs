@@ -11,7 +11,7 @@ use crate::gpu::model::plan::{Plan, Shape};
 use crate::gpu::stages::job::{Job, JobResult};
 use crate::gpu::stages::lz77_code;
 use crate::pipeline::Level;
-use crate::test_data::{mixture, noise};
+use crate::test_data::{far_and_near, mixture, noise};
 
 pub(crate) fn level(number: u32, pipeline: Pipeline) -> Params {
     match Level::new(number).unwrap().codec(pipeline) {
@@ -157,6 +157,19 @@ fn matches_and_literals() {
             for fse in [false, true] {
                 check_all(device, &fine(search, fse), &samples);
             }
+        }
+    });
+}
+
+/// Matches go on beyond their segments, and cover many others.
+#[test]
+fn long_matches_pass_many_segments() {
+    let blocks = [far_and_near(60_000), far_and_near(150_001)];
+    each_device(|device| {
+        for (search, segment_log) in
+            [(Search::Greedy, 8), (Search::Greedy, 13), (Search::Lazy4, 10)]
+        {
+            check(device, &Params { segment_log, ..fine(search, false) }, &blocks);
         }
     });
 }

@@ -12,6 +12,7 @@ use crate::codec::lz77::search::probe;
 use crate::codec::lz77::search::rows::{ChunkStreams, FseRows, WriteChunk};
 use crate::codec::lz77::{MAX_BLOCK, Params};
 use crate::codec::{OutOfMemory, reserve};
+use core::ops::Range;
 
 /// Encodes blocks. It keeps its working memory, so use one encoder for many blocks.
 pub struct Encoder {
@@ -140,7 +141,7 @@ impl Encoder {
                 self.matches.clear();
                 let window_start = header.window_start(chunk.start);
                 self.parser.parse(params, block, chunk.clone(), window_start, &mut self.matches);
-                self.collect(block, chunk.start, chunk.end);
+                self.collect(block, chunk, 1 << params.segment_log);
             }
             self.models.choose(&self.streams, self.chunks.len(), params.fse);
             if out.len() - before + self.models.min_len() >= limit {
@@ -155,12 +156,13 @@ impl Encoder {
 
     /// Adds a chunk's literals and coded sequences to those of the group.
     #[inline(never)]
-    fn collect(&mut self, block: &[u8], start: usize, end: usize) {
+    fn collect(&mut self, block: &[u8], chunk: Range<usize>, segment: usize) {
+        let len = chunk.len();
         let Streams { literals, tokens, offsets } = &mut self.streams;
         let mut coder = SequenceCoder::new(self.backend, tokens, offsets);
-        sequences::cut(block, start..end, &self.matches, literals, |s| coder.push(s));
+        sequences::cut(block, chunk, segment, &self.matches, literals, |s| coder.push(s));
         let count = coder.finish();
-        self.chunks.push(Chunk { literals: literals.len(), sequences: count, len: end - start });
+        self.chunks.push(Chunk { literals: literals.len(), sequences: count, len });
     }
 
     /// Writes the group's tables and its chunks' words. Returns where the next directory entry goes.
