@@ -132,8 +132,8 @@ __kernel void cut(
         uint segment_begin = segment << segment_log, skipped = 0;
         if (s != 0 && !is_end) {
             // The last match ended with its segment. It goes on, unless the first match here continues it.
-            uint2 first = (uint2)(team_broadcast(team, next.x, 0u), team_broadcast(team, next.y, 0u));
-            bool continues = n != 0u && (first.x & 0xffffu) == 0u && first.y == pending_offset;
+            uint first = team_broadcast(team, next.x, 0u), first_offset = team_broadcast(team, next.y, 0u);
+            bool continues = n != 0u && (first & 0xffffu) == 0u && first_offset == pending_offset;
             if (last_end == segment_begin && pending_offset - 1u < last_end && !continues) {
                 last_end += team_common_length(team, contents, last_end, pending_offset, end);
             }

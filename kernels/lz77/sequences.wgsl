@@ -167,9 +167,9 @@ fn cut(local_index: u32, workgroup_index: u32) {
         var skipped = 0u;
         if s != 0u && !is_end {
             // The last match ended with its segment. It goes on, unless the first match here continues it.
-            let first_x = team_broadcast(next.x, 0u);
+            let first = team_broadcast(next.x, 0u);
             let first_offset = team_broadcast(next.y, 0u);
-            let continues = n != 0u && (first_x & 0xffffu) == 0u && first_offset == pending_offset;
+            let continues = n != 0u && (first & 0xffffu) == 0u && first_offset == pending_offset;
             if last_end == segment_begin && pending_offset - 1u < last_end && !continues {
                 last_end += team_common_length(contents_at, last_end, pending_offset, end);
             }
