@@ -131,13 +131,13 @@ __kernel void cut(
 
         uint segment_begin = segment << segment_log, skipped = 0;
         if (s != 0 && !is_end) {
-            // The last match ended with its segment. It goes on, unless the first match here continues it.
+            // A match that ended with its segment goes on, unless the first match here continues it.
             uint first = team_broadcast(team, next.x, 0u), first_offset = team_broadcast(team, next.y, 0u);
             bool continues = n != 0u && (first & 0xffffu) == 0u && first_offset == pending_offset;
             if (last_end == segment_begin && pending_offset - 1u < last_end && !continues) {
                 last_end += team_common_length(team, contents, last_end, pending_offset, end);
             }
-            // What it covers leaves too little of the first matches.
+            // Matches of which it leaves too few bytes do not count.
             for (uint few = 32u; few == 32u && skipped < n;) {
                 uint stop = segment_begin + (next.x & 0xffffu) + (next.x >> 16);
                 bool is_covered = skipped + team.lane < n && stop < last_end + MIN_MATCH;

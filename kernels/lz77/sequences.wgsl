@@ -102,7 +102,7 @@ fn team_common_length(block_at: u32, pos: u32, offset: u32, end: u32) -> u32 {
         let at = min(vec4(pos + n + 4u * lane) + vec4(0u, 1u, 2u, 3u), vec4(end));
         let equal = (bytes_at(block_at + at) == bytes_at(block_at + at - offset)) & (at < vec4(end));
         let count = select(select(select(select(4u, 3u, !equal.w), 2u, !equal.z), 1u, !equal.y), 0u, !equal.x);
-        differ = team_uniform(team_ballot(count < 4u));
+        differ = team_ballot(count < 4u);
         let first = select(31u, countTrailingZeros(differ), differ != 0u);
         n += 4u * first + team_broadcast(count, first);
     }
@@ -166,19 +166,19 @@ fn cut(local_index: u32, workgroup_index: u32) {
         let segment_begin = segment << args.segment_log;
         var skipped = 0u;
         if s != 0u && !is_end {
-            // The last match ended with its segment. It goes on, unless the first match here continues it.
+            // A match that ended with its segment goes on, unless the first match here continues it.
             let first = team_broadcast(next.x, 0u);
             let first_offset = team_broadcast(next.y, 0u);
             let continues = n != 0u && (first & 0xffffu) == 0u && first_offset == pending_offset;
             if last_end == segment_begin && pending_offset - 1u < last_end && !continues {
                 last_end += team_common_length(contents_at, last_end, pending_offset, end);
             }
-            // What it covers leaves too little of the first matches.
+            // Matches of which it leaves too few bytes do not count.
             var few = 32u;
             while few == 32u && skipped < n {
                 let stop = segment_begin + (next.x & 0xffffu) + (next.x >> 16u);
                 let is_covered = skipped + lane < n && stop < last_end + MIN_MATCH;
-                few = team_uniform(countOneBits(team_ballot(is_covered)));
+                few = countOneBits(team_ballot(is_covered));
                 skipped += few;
                 if few != 0u {
                     next = matches[list + min(skipped + lane, list_len - 1u)];

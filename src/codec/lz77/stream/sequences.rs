@@ -20,7 +20,7 @@ pub(super) const SHORT_RUN: usize = 16;
 /// Cuts a chunk into sequences within the limits of the format, and appends its literals.
 ///
 /// A match that continues the one before is joined to it. A match that a parse ended at the end of its segment goes on while
-/// bytes are equal, and takes what it covers from the matches after it.
+/// bytes are equal, and takes what it covers from the matches after it. `segment` is the length of a segment, a power of two.
 #[inline(always)]
 pub(crate) fn cut(
     block: &[u8],
@@ -44,7 +44,7 @@ pub(crate) fn cut(
         {
             end += next.length as usize;
         }
-        if end.is_multiple_of(segment) {
+        if end & (segment - 1) == 0 {
             end += common_length(block, end - offset as usize, end, chunk.end);
         }
         let run = &block[pos..start];
