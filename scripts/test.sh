@@ -131,7 +131,7 @@ cat "$scratch/log"
 [ "$ended" -eq 0 ] || die "what ran beside the tests failed, with exit code $ended"
 
 step "A mixed set of files at every level, with and without vector code, on one thread and two"
-# Tests are named too, although they have been built: so dependencies have the same features as above, and are not built again.
+# With `--tests`, as above: without it, dependencies would have other features, and be built again.
 cargo build --locked --quiet --workspace --all-features --bins --tests
 "$target/debug/mixed_set" "$scratch/files"
 scripts/same-bytes.sh "$target/debug/pz" "$scratch/pz" "$scratch/files"

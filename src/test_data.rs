@@ -36,8 +36,8 @@ pub(crate) fn mixture(len: usize) -> Vec<u8> {
     out
 }
 
-/// A text of a few phrases, then another, then the first again. What repeats the first is long and far away; only eight bytes
-/// here and there tell it from what is nearby.
+/// A text of a few phrases, then another, then the first again. So its end has a long repetition far away and many short ones
+/// nearby. Only the far one has the eight random bytes that stand here and there.
 pub(crate) fn far_and_near(len: usize) -> Vec<u8> {
     let source = include_bytes!("codec/lz77/stream/decode.rs");
     let phrases = |seed, len| -> Vec<u8> {

@@ -1,4 +1,5 @@
-// Cuts the matches of a block into the sequences of its chunks, and collects the literals. A team has a chunk.
+// Cuts the matches of a block into the sequences of its chunks, and collects the literals. A team has a chunk. The rule is
+// that of the module codec::lz77::stream::sequences.
 //
 // With matches, the literals of a chunk go to `payload`, which is free until later, at the offset of the chunk's
 // contents. Without matches, the contents are the literals.
@@ -137,7 +138,7 @@ __kernel void cut(
             if (last_end == segment_begin && pending_offset - 1u < last_end && !continues) {
                 last_end += team_common_length(team, contents, last_end, pending_offset, end);
             }
-            // Matches of which it leaves too few bytes do not count.
+            // Skip the matches that it covers, and one of which it leaves less than a match can have.
             for (uint few = 32u; few == 32u && skipped < n;) {
                 uint stop = segment_begin + (next.x & 0xffffu) + (next.x >> 16);
                 bool is_covered = skipped + team.lane < n && stop < last_end + MIN_MATCH;

@@ -19,8 +19,9 @@ pub(super) const SHORT_RUN: usize = 16;
 
 /// Cuts a chunk into sequences within the limits of the format, and appends its literals.
 ///
-/// A match that continues the one before is joined to it. A match that a parse ended at the end of its segment goes on while
-/// bytes are equal, and takes what it covers from the matches after it. `segment` is the length of a segment, a power of two.
+/// A match that continues the one before is joined to it. A parse ends every match at the end of its segment, at the latest: a
+/// match that ends there goes on here while bytes are equal, and later matches lose what it covers. `segment` is the length of
+/// a segment, a power of two.
 #[inline(always)]
 pub(crate) fn cut(
     block: &[u8],
