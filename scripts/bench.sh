@@ -12,7 +12,7 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 
 say "Building pz and the comparison, optimised"
 need_compiler
-cargo build --release --quiet --locked --bin pz
+cargo build --release --quiet --locked --package pz-cli
 cargo build --release --quiet --locked --package pz-scripts --bin compare
 
 missing=()

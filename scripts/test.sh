@@ -70,13 +70,17 @@ checks() {
         cargo clippy --locked --quiet --all-targets --no-default-features --features "$features" -- -D warnings
     done
     # Tests do not depend on these.
-    for features in fast-sort simd "simd fast-sort" remote modules cli "cli fast-sort" "cuda opencl" "cuda webgpu" "opencl webgpu"; do
-        cargo clippy --locked --quiet --lib --bins --no-default-features --features "$features" -- -D warnings
+    for features in fast-sort simd "simd fast-sort" remote modules "cuda opencl" "cuda webgpu" "opencl webgpu"; do
+        cargo clippy --locked --quiet --lib --no-default-features --features "$features" -- -D warnings
+    done
+    for features in "" cuda "opencl remote" webgpu; do
+        cargo clippy --locked --quiet --package pz-cli --bins --no-default-features --features "$features" -- -D warnings
     done
 
     step "Tests of codecs and format, portable code alone; of the program what depends on devices"
-    cargo test --locked --no-default-features --features cli --lib --test container_golden --test container_reference --test container_single
-    cargo test --locked --no-default-features --features cli --test cli -- cost:: devices:: refusals::
+    cargo test --locked --no-default-features --features modules --lib --test container_golden --test container_reference \
+        --test container_single
+    cargo test --locked --package pz-cli --no-default-features --test cli -- cost:: devices:: refusals::
     cp "$CARGO_TARGET_DIR/debug/pz" "$scratch/pz"
 
     step "End of what ran beside the tests"

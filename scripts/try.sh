@@ -7,7 +7,7 @@ caller=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 need_compiler
-cargo build --release --locked --bin pz
+cargo build --release --locked --package pz-cli
 pz=${CARGO_TARGET_DIR:-$PWD/target}/release/pz
 
 if [ $# -gt 0 ]; then

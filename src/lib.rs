@@ -50,11 +50,12 @@
 //! - `simd` (default): vector instructions, chosen at run time. They do not change the output.
 //! - `fast-sort` (default): a C library does the sorting of `bwt`. Without it the crate needs no C compiler
 //!   and builds for `wasm32-unknown-unknown`; `bwt` takes longer to encode, to the same bytes.
-//! - `remote` (default): sources on HTTP servers and in object stores, see [`access`]. Needs a C compiler.
-//! - `cuda`, `opencl`, `webgpu` (default): devices, see [`gpu`]. Their system libraries are loaded at run time, so one program
-//!   runs on every machine.
-//! - `modules` (default): WebAssembly that users bring along, see `module`.
-//! - `cli` (default): the `pz` program.
+//! - `remote`: sources on HTTP servers and in object stores, see [`access`]. Needs a C compiler.
+//! - `cuda`, `opencl` (default), `webgpu`: devices, see [`gpu`]. Their system libraries are loaded at run time, so one
+//!   program runs on every machine.
+//! - `modules`: WebAssembly that users bring along, see `module`.
+//!
+//! The program `pz`, package `pz-cli`, uses all of them.
 
 pub mod access;
 mod bits;

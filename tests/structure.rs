@@ -1,7 +1,7 @@
 //! Imports point down: a room of the source tree may only open the rooms listed for it here.
 //!
 //! A room is a file or folder directly below `src` or below `src/gpu`. Tests may open any room, so they are not
-//! checked. `tests/cli/imports.rs` checks the program's own files.
+//! checked. `cli/tests/cli/imports.rs` checks the program's own files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -5,7 +5,7 @@ use crate::support::{Folder, Ran, feed};
 /// A folder with the modules of these names from `tests/modules`.
 fn folder_with(names: &[&str]) -> Folder {
     let folder = Folder::new();
-    let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/modules");
+    let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/modules");
     for name in names {
         let module = wat::parse_file(sources.join(format!("{name}.wat"))).unwrap();
         folder.write(&format!("{name}.wasm"), &module);

@@ -14,7 +14,7 @@ mod filter;
 mod formats;
 mod generate;
 #[cfg(feature = "remote")]
-#[path = "../common/http_server.rs"]
+#[path = "../../../tests/common/http_server.rs"]
 mod http_server;
 mod imports;
 #[cfg(target_os = "linux")]
