@@ -75,6 +75,7 @@ mod pages;
 mod pipeline;
 pub mod resident;
 mod stream;
+mod sync;
 #[cfg(test)]
 mod test_data;
 mod user_cache;

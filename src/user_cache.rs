@@ -19,9 +19,10 @@ mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use folder::Folder;
+
+use crate::sync::Mutex;
 
 /// A folder of files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -107,7 +108,7 @@ impl Unusable {
     /// Remembers the first reason that the user should know.
     fn note(self, folder: &Path) {
         let Self::Unsafe(why) = self else { return };
-        let mut refusal = REFUSAL.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refusal = REFUSAL.lock();
         refusal.get_or_insert_with(|| format!("{}: {why}", folder.display()));
     }
 }
@@ -115,7 +116,7 @@ impl Unusable {
 /// Why this process does not use the user's cache folder, or a file in it: another user could have written it. `None`
 /// if no such thing has been seen so far. Whatever the file held is measured or compiled again.
 pub fn refused_cache() -> Option<String> {
-    REFUSAL.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    REFUSAL.lock().clone()
 }
 
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]

@@ -13,6 +13,7 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("bits", &[]),
     ("clock", &[]),
     ("pages", &[]),
+    ("sync", &[]),
     ("user_cache", &[]),
     ("codec", &["bits", "pages"]),
     ("format", &["codec"]),

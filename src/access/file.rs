@@ -123,17 +123,17 @@ impl Positioned {
 
 /// A file that several threads read and write, one after another.
 #[cfg(not(unix))]
-pub(crate) struct Positioned(std::sync::Mutex<File>);
+pub(crate) struct Positioned(crate::sync::Mutex<File>);
 
 #[cfg(not(unix))]
 impl Positioned {
     pub(crate) fn new(file: File) -> Self {
-        Self(std::sync::Mutex::new(file))
+        Self(crate::sync::Mutex::new(file))
     }
 
     fn at(&self, offset: u64) -> io::Result<std::sync::MutexGuard<'_, File>> {
         use std::io::Seek;
-        let mut file = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut file = self.0.lock();
         file.seek(io::SeekFrom::Start(offset))?;
         Ok(file)
     }
@@ -149,7 +149,7 @@ impl Positioned {
     }
 
     pub(crate) fn metadata(&self) -> io::Result<fs::Metadata> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).metadata()
+        self.0.lock().metadata()
     }
 }
 

@@ -1,16 +1,18 @@
 //! Bytes in memory that have a URI.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use super::{Part, Source, SourceError, SourceErrorKind, Traffic, Uri};
+
+use crate::sync::Mutex;
 
 /// What this process has published, by name.
 static PUBLISHED: Mutex<BTreeMap<String, Arc<[u8]>>> = Mutex::new(BTreeMap::new());
 
 fn published() -> MutexGuard<'static, BTreeMap<String, Arc<[u8]>>> {
     // The map is whole even if a thread panicked while it held the lock.
-    PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner)
+    PUBLISHED.lock()
 }
 
 /// Makes `bytes` readable as `memio://name` in this process, in place of what had that name. Sources that are open keep

@@ -1,6 +1,8 @@
 //! How many reads go on without a worker.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
+
+use crate::sync::{Condvar, Mutex};
 
 /// Counts reads that go on in the background.
 #[derive(Default)]
@@ -11,7 +13,7 @@ pub(super) struct Background {
 
 impl Background {
     fn lock(&self) -> MutexGuard<'_, usize> {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+        self.count.lock()
     }
 
     pub(super) fn count(&self) -> usize {
@@ -22,7 +24,7 @@ impl Background {
     pub(super) fn finish(&self) {
         let mut count = self.lock();
         while *count > 0 {
-            count = self.has_ended.wait(count).unwrap_or_else(PoisonError::into_inner);
+            count = self.has_ended.wait(count);
         }
     }
 }

@@ -14,7 +14,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::SystemTime;
 
 use super::options::{DoorError, DoorOptions, RequestError};
@@ -23,6 +23,7 @@ use crate::access::{
 };
 use crate::gpu::device::DeviceError;
 use crate::pipeline::DecodeOptions;
+use crate::sync::Mutex;
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -107,7 +108,7 @@ impl Files {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     /// The file with this number.
@@ -179,7 +180,7 @@ impl Files {
 
     /// The archive in this file.
     pub(super) fn archive(&self, file: &Arc<OpenFile>) -> Result<Arc<Archive>, RequestError> {
-        let mut archives = self.archives.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut archives = self.archives.lock();
         if let Some(at) = archives.iter().position(|(number, _)| *number == file.number) {
             let known = archives.remove(at);
             archives.push(known);
@@ -193,7 +194,7 @@ impl Files {
         let source = Arc::new(OfArchive(Arc::clone(file)));
         let archive =
             Arc::new(Archive::of_source(source, &options).map_err(|error| code_of(&error))?);
-        let mut archives = self.archives.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut archives = self.archives.lock();
         // Another thread may have opened it meanwhile. Then there are two for a while.
         archives.retain(|(number, _)| *number != file.number);
         archives.push((file.number, Arc::clone(&archive)));

@@ -1,12 +1,13 @@
 //! Where contents go that kernels asked for: the pools in host memory and in device memory.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::access::{Archive, DeviceBuffer, DeviceSliceMut, RangeRead, ReadOptions};
 use crate::door::files::{OpenFile, code_of};
 use crate::door::options::RequestError;
 use crate::gpu::device::visible::{Chunk, Extents, VisiblePool};
 use crate::gpu::device::{DeviceError, Queue};
+use crate::sync::Mutex;
 
 /// The pools of a door.
 pub(super) struct Rooms {
@@ -38,7 +39,7 @@ impl DevicePool {
     }
 
     fn extents(&self) -> std::sync::MutexGuard<'_, Extents> {
-        self.extents.lock().unwrap_or_else(PoisonError::into_inner)
+        self.extents.lock()
     }
 }
 

@@ -3,7 +3,6 @@
 //! The kernel asks for one unit of the files after another, and searches a unit while the host brings the next: a range of
 //! a plain file, or of the contents of an archive, whose blocks are decoded meanwhile.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -15,6 +14,7 @@ use super::options::RequestError;
 use super::{Client, Door, DoorError, OpenedFile, Status};
 use crate::gpu::device::{DeviceError, Kind, Limits};
 use crate::gpu::model::kernel::DOOR_SEARCH;
+use crate::sync::Mutex;
 
 /// The longest pattern in bytes.
 pub const MAX_PATTERN: usize = 256;
@@ -180,7 +180,7 @@ fn search_with_threads(client: &Client, files: &[OpenedFile], pattern: &[u8]) ->
             (0..file.len.div_ceil(UNIT)).map(move |unit| (number, file, unit * UNIT))
         })
     };
-    let lock = || all.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let lock = || all.lock();
     let work = || {
         let mut units = units().zip(0u64..);
         let mut mine = next.fetch_add(1, Ordering::Relaxed);
@@ -209,7 +209,7 @@ fn search_with_threads(client: &Client, files: &[OpenedFile], pattern: &[u8]) ->
             scope.spawn(work);
         }
     });
-    all.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    all.into_inner()
 }
 
 fn read(client: &Client, file: u32, offset: u64, len: u32) -> Result<Vec<u8>, RequestError> {

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use super::options::{DoorStatistics, RequestError};
 use super::room::{Load, Room, Rooms, Uploader, load_contents, load_decoded, load_plain};
 use super::slots::{Held, Slots, Writing};
 use crate::gpu::device::Bell;
+use crate::sync::{Condvar, Mutex};
 
 /// How long the first thread spins after the last request.
 pub(super) const SPIN: Duration = Duration::from_micros(200);
@@ -140,7 +141,7 @@ impl Server {
     }
 
     fn tasks(&self) -> MutexGuard<'_, VecDeque<Task>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tasks.lock()
     }
 
     /// Makes all threads end soon, and tells kernels that the door is shut.
@@ -448,7 +449,7 @@ impl Server {
                 }
                 return true;
             }
-            tasks = self.has_tasks.wait(tasks).unwrap_or_else(PoisonError::into_inner);
+            tasks = self.has_tasks.wait(tasks);
         }
         false
     }

@@ -1,6 +1,6 @@
 //! What the host knows of each handle, and the words in which it tells the kernel.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use super::files::OpenFile;
 use super::layout::{
@@ -10,6 +10,7 @@ use super::layout::{
 use super::options::RequestError;
 use super::room::Room;
 use crate::gpu::device::visible::VisibleWords;
+use crate::sync::Mutex;
 
 /// The control memory, and the host's own knowledge of the handles.
 pub(super) struct Slots {
@@ -111,7 +112,7 @@ impl Slots {
     }
 
     fn slot(&self, handle: u32) -> MutexGuard<'_, Slot> {
-        self.slots[number_of(handle)].lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots[number_of(handle)].lock()
     }
 
     /// Whether the kernel has closed the handle.
@@ -185,7 +186,7 @@ impl Slots {
     pub(super) fn sweep(&self) -> bool {
         let mut has_freed = false;
         for (number, slot) in self.slots.iter().enumerate() {
-            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slot = slot.lock();
             let handle = slot.generation << 10 | number as u32;
             if matches!(slot.held, Held::Nothing) || !self.is_closed(handle) {
                 continue;
@@ -200,7 +201,7 @@ impl Slots {
     /// Tells kernels that the door is shut, whatever they ask for.
     pub(super) fn shut(&self) {
         for (number, slot) in self.slots.iter().enumerate() {
-            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slot = slot.lock();
             // What is being loaded is delivered to nobody.
             slot.generation = 0;
             self.words.tell(self.layout.answer(number), SHUT);

@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
@@ -18,6 +17,7 @@ use crate::module::limits::PARAMETERS;
 use crate::module::program::Program;
 use crate::module::translate::{self, OpenClC, Purpose, Reach, THREADS, Wgsl};
 use crate::module::{Entry, Trap, Windows};
+use crate::sync::Mutex;
 
 /// Why a run on a device gave no results.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +93,7 @@ fn made(program: &Program, purpose: Purpose, cost: String) -> Result<&'static Ke
         .iter()
         .take(16)
         .fold(String::from("module/"), |name, byte| name + &format!("{byte:02x}"));
-    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut made = MADE.lock();
     let made = made.get_or_insert_default();
     if let Some(kernel) = made.kernels.get(&name) {
         return Ok(kernel);

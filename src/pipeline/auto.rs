@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Gpu;
@@ -12,6 +12,7 @@ use super::registry::{Candidate, Machine, Registry, is_eligible};
 use super::throughput::{Throughput, WithDevice};
 use super::workload::Workload;
 use crate::clock::Instant;
+use crate::sync::Mutex;
 
 /// Chooses for each job whether to use a GPU beside the CPU's threads. It takes the GPU with the shortest predicted
 /// time, if that is clearly shorter than the CPU's alone. The output is the same either way.
@@ -214,7 +215,7 @@ impl Auto {
     /// Learns from a run, or keeps it until the caller reports how long it took.
     pub(crate) fn learn(&self, run: Run) {
         if self.is_timed_by_caller {
-            *lock(&self.shared.last) = Some(run);
+            *self.shared.last.lock() = Some(run);
         } else {
             self.knowledge().learn(&run);
         }
@@ -222,7 +223,7 @@ impl Auto {
 
     /// Reports how long the last run took. See [`Self::timed_by_caller`].
     pub fn run_took(&self, wall: Duration) {
-        if let Some(run) = lock(&self.shared.last).take() {
+        if let Some(run) = self.shared.last.lock().take() {
             self.knowledge().learn(&Run { wall, ..run });
         }
     }
@@ -236,14 +237,14 @@ impl Auto {
 
     /// Whether opening the device has failed.
     fn is_broken(&self, subject: &str) -> bool {
-        let opened = lock(&self.shared.opened);
+        let opened = self.shared.opened.lock();
         let found = opened.iter().find(|(other, _)| other == subject);
         found.is_some_and(|(_, gpu)| gpu.limits().is_none())
     }
 
     /// The device of `candidate`. Opens it in the background, unless that has begun.
     fn open(&self, subject: &str, candidate: Box<dyn Candidate>) -> Gpu {
-        let mut opened = lock(&self.shared.opened);
+        let mut opened = self.shared.opened.lock();
         if let Some((_, gpu)) = opened.iter().find(|(other, _)| other == subject) {
             return gpu.clone();
         }
@@ -252,10 +253,6 @@ impl Auto {
         opened.push((subject.into(), gpu.clone()));
         gpu
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Default for Auto {

@@ -225,7 +225,7 @@ fn auto_passes_over_devices_it_cannot_open_or_measure() {
     let reasons = check_each(&auto, &contents(), slow_cpu);
     // The device opens while the CPU does the work.
     assert!(reasons[0].starts_with("closed: "), "{reasons:?}");
-    lock(&auto.shared.opened).iter().for_each(|(_, gpu)| drop(gpu.device()));
+    auto.shared.opened.lock().iter().for_each(|(_, gpu)| drop(gpu.device()));
     for reason in check_each(&auto, &contents(), slow_cpu) {
         assert!(reason.contains("not clearly less with a device"), "{reason}");
     }

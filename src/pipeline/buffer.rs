@@ -5,12 +5,13 @@
 
 use std::io::{self, Read};
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use crate::format::Fault;
 use crate::pages::advise_huge_pages;
 #[cfg(target_os = "linux")]
 use crate::pipeline::slab::Part;
+use crate::sync::Mutex;
 
 /// The most memory to allocate at first for a length that the input merely claims.
 const FIRST_STEP: usize = 1 << 20;
@@ -189,7 +190,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 }
 

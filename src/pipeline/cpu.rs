@@ -1,7 +1,7 @@
 //! The engine that runs the codecs on CPU cores.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use crc32c::crc32c;
 
@@ -14,6 +14,7 @@ use crate::codec::filter::{
 };
 use crate::codec::{Codec, OutOfMemory, Recipe, Smallest, bwt, lz77, reserve};
 use crate::format::{BlockHeader, Fault, Method, Pipeline};
+use crate::sync::Mutex;
 
 /// Runs codecs in the calling thread. A codec that panics is a bug in pz; it costs one block its outcome, but does not
 /// end the program.
@@ -60,7 +61,7 @@ impl CpuEngine {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Scratch>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 }
 

@@ -5,13 +5,14 @@ mod accelerator;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{Device, DeviceError, Limits};
+use crate::sync::Mutex;
 
 pub(in crate::pipeline) use accelerator::MIN_HOST_MEMORY;
 pub(crate) use accelerator::{Accelerator, Job};
@@ -80,11 +81,11 @@ impl Gpu {
         Open: FnOnce() -> Result<Arc<dyn Device>, DeviceError> + Send + 'static,
     {
         let gpu = Self::unopened();
-        *lock(&gpu.shared.finder) = Some(Box::new(move |shared: &Shared| {
+        *gpu.shared.finder.lock() = Some(Box::new(move |shared: &Shared| {
             let begun = Instant::now();
             match guarded(find) {
                 Ok((limits, open)) => {
-                    *lock(&shared.opener) = Some((begun.elapsed(), Box::new(open)));
+                    *shared.opener.lock() = Some((begun.elapsed(), Box::new(open)));
                     let _ = shared.found.set(Ok(limits));
                 }
                 Err(error) => shared.end(Err(error)),
@@ -159,12 +160,12 @@ impl Gpu {
 
     /// Whether the search for the device has not begun.
     pub fn is_unsought(&self) -> bool {
-        lock(&self.shared.finder).is_some()
+        self.shared.finder.lock().is_some()
     }
 
     /// Whether opening the device has not begun.
     pub(crate) fn is_closed(&self) -> bool {
-        self.is_unsought() || lock(&self.shared.opener).is_some()
+        self.is_unsought() || self.shared.opener.lock().is_some()
     }
 
     /// Time to find and open the device, if that happened in the background.
@@ -183,7 +184,7 @@ impl Opened {
 impl Shared {
     /// Waits for the device's limits. Looks for the device if no caller has yet.
     fn find(&self) -> &Result<Limits, DeviceError> {
-        let finder = lock(&self.finder).take();
+        let finder = self.finder.lock().take();
         if let Some(find) = finder {
             find(self);
         }
@@ -201,7 +202,7 @@ impl Shared {
     /// Waits until the device is open. Opens it if no caller has yet.
     fn opened(&self) -> &Result<Opened, DeviceError> {
         let _ = self.find();
-        let opener = lock(&self.opener).take();
+        let opener = self.opener.lock().take();
         if let Some((finding, open)) = opener {
             self.open(finding, open);
         }
@@ -215,10 +216,6 @@ impl Shared {
         }
         let _ = self.opened.set(opened.map(Opened::new));
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Calls a driver, and turns a panic into an error.

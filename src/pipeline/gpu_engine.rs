@@ -9,7 +9,7 @@ mod attempt;
 mod batch_limit;
 mod smallest;
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{MutexGuard, OnceLock};
 
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -27,6 +27,7 @@ use crate::gpu::device::{Device, DeviceError};
 use crate::gpu::model::plan::{PlanError, Shape};
 use crate::gpu::stages::forward_filter::Passes;
 use crate::gpu::stages::pipelines;
+use crate::sync::Mutex;
 
 /// Runs one batch at a time on a device, and keeps the batch's device memory for the next one. Each slot of the device
 /// has its own engine.
@@ -209,7 +210,7 @@ impl<'d> GpuEngine<'d> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<'d>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Runs `attempt` on `jobs` in batches. Halves the batches each time the device runs out of memory, and doubles

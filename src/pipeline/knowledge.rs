@@ -3,7 +3,7 @@
 //! A run on the CPU alone shows a worker's rate and the overhead of whole runs. A run with a device shows when the
 //! device joined, and what device and workers delivered together from then on.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use super::Gpu;
@@ -15,6 +15,7 @@ use super::throughput::{Throughput, WithDevice};
 use super::workload::Workload;
 use crate::clock::Instant;
 use crate::gpu::device::{Api, Limits};
+use crate::sync::Mutex;
 
 /// Learned rates, in memory and in the cache.
 pub(super) struct Knowledge {
@@ -302,7 +303,7 @@ impl Knowledge {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(String, Rates)>> {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+        self.read.lock()
     }
 
     #[cfg(test)]

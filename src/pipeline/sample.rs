@@ -1,8 +1,8 @@
 //! Sample blocks of a file, and how fast the CPU does them.
 
 use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use super::workload::Direction;
 use crate::clock::Instant;
 use crate::codec::Recipe;
 use crate::format::{BlockHeader, Method};
+use crate::sync::Mutex;
 
 /// Blocks spread over a file, from which [`Auto::predict`](crate::Auto::predict) makes predictions.
 #[derive(Debug, Clone)]
@@ -83,7 +84,7 @@ impl Sample {
     pub(crate) fn worker_rate(&self, direction: Direction, recipe: &Recipe, workers: usize) -> f64 {
         let workers = workers.clamp(1, self.blocks.len().max(1));
         let work = (direction, *recipe, workers);
-        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut measured = self.measured.lock();
         if let Some((_, rate)) = measured.iter().find(|(other, _)| *other == work) {
             return *rate;
         }

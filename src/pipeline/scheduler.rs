@@ -15,7 +15,7 @@ mod serve;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ use super::gpu::Accelerator;
 use super::host_memory::{HostMemory, Limits};
 use super::memory::Share;
 use crate::clock::Instant;
+use crate::sync::{Condvar, Mutex};
 
 /// A block to code, with the memory that it needs.
 pub(crate) trait Task: Send + Sized + 'static {
@@ -281,7 +282,7 @@ impl<T: Task> Scheduler<T> {
                 state.is_awaited = true;
                 self.shared.queued.notify_all();
             }
-            state = self.shared.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.shared.finished.wait(state);
         }
     }
 
@@ -333,7 +334,7 @@ impl<T> State<T> {
 impl<T: Task> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         // No codec runs under the lock, and every task is consistent whenever the lock is free.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Spawns a token for a worker.

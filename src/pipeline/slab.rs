@@ -7,12 +7,13 @@
 
 use std::ops::{Deref, DerefMut, Range};
 use std::slice;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::thread;
 
 use memmap2::{MmapMut, MmapRaw, UncheckedAdvice};
 
 use crate::pages::{HUGE_PAGE, advise_huge_pages};
+use crate::sync::Mutex;
 
 /// What the length of a part is rounded up to: half a huge page, so that short parts need not have one each.
 const UNIT: usize = 1 << 20;
@@ -67,13 +68,12 @@ impl Part {
 /// Locks [`NEWEST`]; `None` if that does not succeed for long. Another thread needs it for a few microseconds, but in the
 /// child of a fork that thread does not exist.
 fn newest() -> Option<MutexGuard<'static, Newest>> {
-    (0..MOST_TRIES).find_map(|_| match NEWEST.try_lock() {
-        Ok(newest) => Some(newest),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => {
+    (0..MOST_TRIES).find_map(|_| {
+        let newest = NEWEST.try_lock();
+        if newest.is_none() {
             thread::yield_now();
-            None
         }
+        newest
     })
 }
 

@@ -1,6 +1,6 @@
 //! What a run did: how many blocks each engine did, where the time went, and how much device memory it took.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use super::engine::{DecodeJob, EncodeJob, Engine};
@@ -9,6 +9,7 @@ use crate::codec::Recipe;
 use crate::format::Pipeline;
 use crate::gpu::coder::StageTime;
 use crate::gpu::device::{Api, Limits};
+use crate::sync::Mutex;
 
 /// Counts the work of each run that gets it through [`Options::statistics`](crate::Options::statistics) or
 /// [`DecodeOptions::statistics`](crate::DecodeOptions::statistics). Clones share the counts. The counts are complete
@@ -213,7 +214,7 @@ impl Statistics {
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Whether to measure the times of device stages.

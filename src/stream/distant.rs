@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use crc32c::crc32c;
 
@@ -14,6 +14,7 @@ use crate::codec::distant::{self, Bounds, DistantMatch};
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, Fault, FrameHeader};
 use crate::pipeline::buffer::{Buffer, Pool};
+use crate::sync::Mutex;
 
 /// The distant matches of a block with this header and so many own bytes; `list` is the list of them as it is stored.
 ///
@@ -125,7 +126,7 @@ struct Passed {
 
 impl History {
     fn lock(&self) -> MutexGuard<'_, Latest> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Adds the own bytes of a block, and gives `pool` buffers that are no longer needed: those of blocks that are out of

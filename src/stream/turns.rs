@@ -3,10 +3,11 @@
 //! A thread reads its block and surveys it whenever it comes to it, and then waits until the blocks before have been
 //! searched. Threads take blocks in order, so the block whose turn it is has a thread, and no other waits for ever.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::codec::distant::{DistantMatch, Finder, Survey};
 use crate::error::Error;
+use crate::sync::{Condvar, Mutex};
 
 /// Gives blocks their turns.
 pub(crate) struct Turns {
@@ -67,10 +68,9 @@ impl Turn {
         survey: &mut Survey,
         begins_frame: bool,
     ) -> Result<Vec<DistantMatch>, Error> {
-        let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.shared.state.lock();
         let waits = |state: &mut State| !state.is_broken && state.next != self.number;
-        let waited = self.shared.passed.wait_while(state, waits);
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.shared.passed.wait_while(state, waits);
         if state.is_broken {
             return Err(Error::Internal { what: "an earlier block was not searched" });
         }
@@ -85,7 +85,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.shared.state.lock();
         state.is_broken |= state.next <= self.number;
         drop(state);
         self.shared.passed.notify_all();

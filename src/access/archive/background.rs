@@ -1,7 +1,7 @@
 //! Reads that nobody waits for: whoever began one is told when it has ended.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use super::error::ArchiveError;
 use super::layout::BlockId;
@@ -9,6 +9,7 @@ use super::ticket::{Priority, Recipient};
 use super::to_device::{of_blocks, waiters, wanted};
 use super::{Archive, Shared};
 use crate::access::device::{Core, DeviceMemory, DeviceSliceMut, SlicePlace, Want};
+use crate::sync::Mutex;
 
 /// What is called when nothing writes to the destination of a read any more.
 pub(crate) type Done = Box<dyn FnOnce(Result<(), ArchiveError>) + Send>;
@@ -93,7 +94,7 @@ impl Completion {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Ends the read with an error, once nothing writes to the destination any more.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::error::ArchiveError;
 use crate::access::{Part, Source, SourceReader};
@@ -10,6 +10,7 @@ use crate::error::{Error, Place};
 use crate::format::{Fault, Index};
 use crate::pipeline::DecodeOptions;
 use crate::stream::{FrameEntry, read_directory};
+use crate::sync::Mutex;
 
 /// A block: the number of its frame, and its own number in the frame. Blocks are in the order of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -126,14 +127,14 @@ impl Layout {
 
     fn keep(&self, frame: usize, index: Index) -> Arc<Index> {
         let index = Arc::new(index);
-        let mut indices = self.indices.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut indices = self.indices.lock();
         indices.insert(frame, Arc::clone(&index));
         index
     }
 
     /// The index of a frame, read from `source` the first time.
     pub(super) fn index(&self, source: &dyn Source, frame: usize) -> Result<Arc<Index>, Error> {
-        let indices = self.indices.lock().unwrap_or_else(PoisonError::into_inner);
+        let indices = self.indices.lock();
         if let Some(index) = indices.get(&frame) {
             return Ok(Arc::clone(index));
         }

@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, Range};
 use std::slice;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -23,6 +23,7 @@ use crate::pipeline::modules::{FrameModules, LastModules};
 use crate::pipeline::scheduler::build_pool;
 use crate::pipeline::statistics::Counted;
 use crate::stream::{FrameEntry, Recent, Restoring, matches_of};
+use crate::sync::Mutex;
 
 /// Compressed blocks, with their headers.
 pub(super) type Payload = Arc<Vec<u8>>;
@@ -133,7 +134,7 @@ impl Loader {
     }
 
     fn payloads(&self) -> MutexGuard<'_, Cache<BlockId, Payload>> {
-        self.payloads.lock().unwrap_or_else(PoisonError::into_inner)
+        self.payloads.lock()
     }
 
     pub(super) fn payload_statistics(&self) -> CacheStatistics {
@@ -295,7 +296,7 @@ impl Loader {
 
     /// The own bytes of a block; all of the contents are, if it has no distant matches.
     fn own_bytes(&self, layout: &Layout, id: BlockId) -> Result<Payload, ArchiveError> {
-        let lock = || self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.own.lock();
         if let Some(own) = lock().get(&id) {
             return Ok(Arc::clone(own));
         }

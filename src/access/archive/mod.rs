@@ -33,12 +33,13 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::thread;
 
 use crate::access::cache::{Cache, CacheStatistics};
 use crate::access::device::{Core, DeviceMemory, DeviceSliceMut, SlicePlace, Want};
 use crate::access::{Source, Traffic, Uri};
+use crate::sync::{Condvar, Mutex};
 pub(crate) use background::BackgroundRead;
 pub use destination::{Destination, RangeRead};
 pub use error::ArchiveError;
@@ -369,7 +370,7 @@ impl Drop for Archive {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Checks that a range lies within the contents, and is as long as its destination.
@@ -477,7 +478,7 @@ impl Shared {
                 return;
             }
             let Some(batch) = state.queue.take(limits) else {
-                state = self.queued.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.queued.wait(state);
                 continue;
             };
             drop(state);

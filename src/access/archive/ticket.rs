@@ -1,10 +1,12 @@
 //! What a caller waits on, and who gets blocks without a wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::error::ArchiveError;
+
+use crate::sync::{Condvar, Mutex};
 
 /// What goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -131,7 +133,7 @@ impl<T> Ticket<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waited<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Delivers what belongs at `slot`, or why it could not be loaded.
@@ -174,11 +176,8 @@ impl<T> Ticket<T> {
             }
             let look = options.cancel.is_some().then_some(LOOK);
             state = match left.into_iter().chain(look).min() {
-                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(time) => {
-                    let woken = self.changed.wait_timeout(state, time);
-                    woken.unwrap_or_else(PoisonError::into_inner).0
-                }
+                None => self.changed.wait(state),
+                Some(time) => self.changed.wait_timeout(state, time).0,
             };
         }
     }
@@ -188,7 +187,7 @@ impl<T> Ticket<T> {
         let mut state = self.lock();
         self.is_abandoned.store(true, Ordering::Relaxed);
         while state.writing > 0 {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state);
         }
     }
 }

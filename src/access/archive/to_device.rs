@@ -1,6 +1,6 @@
 //! The blocks of an archive that are wanted in the memory of a device.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use super::error::ArchiveError;
 use super::layout::{BlockId, Layout, Placement};
@@ -12,6 +12,7 @@ use crate::access::device::{BatchKind, Core, Land, Lane, OnDevice, Requests, Run
 use crate::format::Pipeline;
 use crate::gpu::coder::RangeTask;
 use crate::gpu::device::DeviceError;
+use crate::sync::Mutex;
 
 /// The blocks that are wanted in the memory of one device.
 pub(super) struct DeviceQueue {
@@ -94,7 +95,7 @@ impl DeviceQueue {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Queue<DeviceWaiter>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     pub(super) fn device_error(&self, error: DeviceError) -> ArchiveError {
@@ -285,7 +286,7 @@ impl Shared {
     }
 
     fn device_queue(&self, core: &Arc<Core>) -> Arc<DeviceQueue> {
-        let mut queues = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.devices.lock();
         if let Some(queue) = queues.iter().find(|queue| queue.is_of(core)) {
             return Arc::clone(queue);
         }

@@ -1,10 +1,10 @@
 //! How long batches of blocks are.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use super::Core;
 use crate::gpu::coder::{RangeDecoder, RangeTask, max_blocks};
+use crate::sync::Mutex;
 
 /// What kind of batch blocks belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,7 +62,7 @@ impl Core {
         block_len: u32,
         kind: BatchKind,
     ) -> u32 {
-        let mut known = self.batches.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.batches.known.lock();
         let find = || self.find_batch_of(task, block_len, kind);
         *known.entry((task, block_len, kind)).or_insert_with(find)
     }

@@ -1,11 +1,12 @@
 //! Own bytes of blocks, kept in a device's memory for those that repeat them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use crate::access::cache::Cache;
 use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{BufferId, Device};
+use crate::sync::Mutex;
 
 /// Which block it is: numbers of the archive, of the frame and of the block.
 pub(in crate::access) type SourceId = (u64, usize, u64);
@@ -58,7 +59,7 @@ impl KeptSources {
     }
 
     fn lock(&self) -> MutexGuard<'_, Cache<SourceId, Arc<OwnBytes>>> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock()
     }
 
     /// The own bytes of a block, if they are there.

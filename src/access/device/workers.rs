@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Barrier, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Barrier, MutexGuard, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use super::{DeviceMemoryOptions, Lane};
 use crate::gpu::coder::RangeDecoder;
 use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{Api, BufferId, Device, DeviceError, budget_now};
+use crate::sync::{Condvar, Mutex};
 
 /// A device with all that decoding on it needs.
 pub(in crate::access) struct Core {
@@ -87,11 +88,11 @@ impl Requests for OnEachLane {
     }
 
     fn is_empty(&self) -> bool {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).0 == 0
+        self.left.lock().0 == 0
     }
 
     fn take(&self, _: bool) -> Option<Taken> {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = self.left.lock();
         left.0 = left.0.checked_sub(1)?;
         let done = left.1.clone()?;
         if left.0 == 0 {
@@ -255,7 +256,7 @@ impl Core {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Wakes workers for `requests`, which has new blocks: as many batches as they make.
@@ -433,12 +434,11 @@ impl Core {
             }
             // There is nothing that it could give back, or would be able to make again.
             if is_lane_empty || self.only_prepared {
-                state = self.queued.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.queued.wait(state);
                 continue;
             }
-            let waited = self.queued.wait_timeout(state, self.idle);
-            let (woken, time) = waited.unwrap_or_else(PoisonError::into_inner);
-            if time.timed_out() {
+            let (woken, is_timed_out) = self.queued.wait_timeout(state, self.idle);
+            if is_timed_out {
                 return Next::Idle;
             }
             state = woken;

@@ -8,7 +8,7 @@ mod client;
 mod run;
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 use answer::Version;
@@ -20,6 +20,8 @@ use super::memory::MemorySource;
 use super::reader::HEAD;
 use super::retry::Tries;
 use super::{Part, Source, SourceError, SourceErrorKind, SourceOptions, Traffic, Uri};
+
+use crate::sync::Mutex;
 
 /// A file whose server can serve parts of it.
 struct HttpSource {
@@ -152,7 +154,7 @@ impl HttpSource {
         }
         // The first error ends the work: no run is begun after it.
         let shared = Mutex::new((runs.into_iter(), Ok(())));
-        let lock = || shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || shared.lock();
         let work = || {
             loop {
                 let next = {
@@ -175,7 +177,7 @@ impl HttpSource {
             }
             work();
         });
-        shared.into_inner().unwrap_or_else(PoisonError::into_inner).1
+        shared.into_inner().1
     }
 }
 

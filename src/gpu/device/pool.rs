@@ -5,8 +5,8 @@
 //! which tests compare with what plans predict.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{
@@ -14,6 +14,7 @@ use super::{
     Queue, VisibleMemory,
 };
 use crate::gpu::model::plan::Plan;
+use crate::sync::Mutex;
 
 /// A device that reuses buffers.
 #[derive(Debug)]
@@ -112,7 +113,7 @@ impl<D: Device> Pool<D> {
     }
 
     fn buffers(&self) -> MutexGuard<'_, Buffers> {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.buffers.lock()
     }
 
     fn suspend(&self) {

@@ -7,12 +7,12 @@ use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(any(feature = "cuda", feature = "opencl"))]
 use std::sync::{Arc, OnceLock};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use super::{DeviceError, Kind, Limits};
 use crate::gpu::model::kernel::Kernel;
 use crate::gpu::model::plan::{Plan, Run};
+use crate::sync::Mutex;
 
 /// How many programs are compiled at a time.
 const COMPILERS: usize = 4;
@@ -62,7 +62,7 @@ impl<K: Eq + Hash, P> Programs<K, P> {
         key: K,
         build: impl FnOnce() -> Result<P, DeviceError>,
     ) -> Result<Arc<P>, DeviceError> {
-        let mut programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut programs = self.0.lock();
         let program = Arc::clone(programs.entry(key).or_default());
         drop(programs);
         program.get_or_init(|| build().map(Arc::new)).clone()
@@ -71,7 +71,7 @@ impl<K: Eq + Hash, P> Programs<K, P> {
     /// Whether the program of `key` is there.
     #[cfg(feature = "cuda")]
     pub fn has(&self, key: &K) -> bool {
-        let programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let programs = self.0.lock();
         programs.get(key).and_then(|program| program.get()).is_some_and(Result::is_ok)
     }
 }
@@ -150,7 +150,7 @@ pub(in crate::gpu) fn prepare<K: PartialEq>(
     let work = || {
         while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
             if let Err(error) = compile(run) {
-                *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                *failure.lock() = Some(error);
             }
         }
     };
@@ -162,7 +162,7 @@ pub(in crate::gpu) fn prepare<K: PartialEq>(
         }
         work();
     });
-    let failure = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let failure = failure.into_inner();
     failure.map_or(Ok(()), Err)
 }
 
@@ -180,13 +180,13 @@ mod tests {
             let limits = Limits { kind, ..made_up() };
             let compiled = Mutex::new(Vec::new());
             let compile = |run: &Run| {
-                compiled.lock().unwrap().push(run.threads);
+                compiled.lock().push(run.threads);
                 if run.threads == 3 { Err(DeviceError::Lost) } else { Ok(()) }
             };
             let plans = [plan.clone(), plan.clone()];
             let prepared = prepare(&limits, &plans, ProgramKey::of_run, compile);
             assert_eq!(prepared, Err(DeviceError::Lost));
-            let mut compiled = compiled.into_inner().unwrap();
+            let mut compiled = compiled.into_inner();
             compiled.sort_unstable();
             assert_eq!(compiled, (0..10).collect::<Vec<_>>());
             assert_eq!(prepare(&limits, &plans, ProgramKey::of_run, |_| Ok(())), Ok(()));

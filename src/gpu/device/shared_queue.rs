@@ -3,10 +3,12 @@
 //! A driver has few hardware queues, and a queue that shares one with a kernel that does not end waits for it. So whoever has
 //! several coders, and uses one at a time, has one queue for all.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use super::{BufferId, DeviceError, Dispatch, Queue};
+
+use crate::sync::Mutex;
 
 /// A queue that several owners give work to, in turns. Clones are the same queue.
 #[derive(Clone)]
@@ -24,7 +26,7 @@ impl<'d> SharedQueue<'d> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Box<dyn Queue + 'd>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn with<T>(

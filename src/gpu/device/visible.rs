@@ -11,10 +11,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{BufferId, DeviceError, write_combined};
+
+use crate::sync::Mutex;
 
 /// Memory that running kernels and the host see: see [`Device::visible_memory`](super::Device::visible_memory).
 #[doc(hidden)]
@@ -162,7 +164,7 @@ pub(crate) struct VisiblePool {
 impl VisiblePool {
     /// Takes a chunk; `None` if there is no room. What it holds is unspecified.
     pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<Chunk> {
-        let mut extents = self.extents.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut extents = self.extents.lock();
         let start = extents.take(bytes)?;
         Some(Chunk { pool: Arc::clone(self), start, len: bytes })
     }
@@ -174,7 +176,7 @@ impl VisiblePool {
 
     /// Bytes that are free.
     pub(crate) fn free_bytes(&self) -> u64 {
-        self.extents.lock().unwrap_or_else(PoisonError::into_inner).free_bytes()
+        self.extents.lock().free_bytes()
     }
 }
 
@@ -254,7 +256,7 @@ impl Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        let mut extents = self.pool.extents.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut extents = self.pool.extents.lock();
         extents.give_back(self.start, self.len);
     }
 }

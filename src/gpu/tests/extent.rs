@@ -11,7 +11,6 @@
 //! buffers, and what they write too far is dropped, so that their results are wrong.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 use super::plan::moves_of_blocks;
 use super::testing::{PATIENCE, each_device};
@@ -31,6 +30,7 @@ use crate::gpu::stages::lz77_decode::Needs;
 use crate::gpu::stages::moves::{self, Move};
 use crate::gpu::stages::pipelines;
 use crate::pipeline::Level;
+use crate::sync::Mutex;
 use crate::test_data::{mixture, noise};
 
 /// What buffers hold before a plan runs, over and over: never 0, and nothing that a kernel would write by chance.
@@ -410,11 +410,11 @@ fn formulas_are_what_kernels_write_and_planted_faults_are_found() {
                             "{name}{change} in {}: {complaints:?}",
                             kernel.stem
                         );
-                        *tested.lock().unwrap() += 1;
+                        *tested.lock() += 1;
                     }
                 }
             }
         }
     });
-    println!("{} planted faults", tested.into_inner().unwrap());
+    println!("{} planted faults", tested.into_inner());
 }

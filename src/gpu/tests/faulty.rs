@@ -1,12 +1,13 @@
 //! A device with a planted fault, to test how the work recovers.
 
 use std::collections::HashMap;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::gpu::device::{BufferId, Device, DeviceError, Dispatch, Limits, Queue};
 use crate::gpu::model::plan::Plan;
+use crate::sync::Mutex;
 
 /// The fault. Calls are counted from 0 over all queues: allocations, new queues, and every operation of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,7 +140,7 @@ impl<D: Device> Faulty<D> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Live> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.live.lock()
     }
 
     /// Calls so far.
@@ -149,7 +150,7 @@ impl<D: Device> Faulty<D> {
 
     /// Numbers of some calls so far: one in `stride`, and the first and the last call of each kind.
     pub fn sample_of_calls(&self, stride: u64) -> Vec<u64> {
-        let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let kinds = self.kinds.lock();
         let number = |at: usize| at as u64;
         let is_edge = |at: usize| {
             let kind = &kinds[at];
@@ -170,7 +171,7 @@ impl<D: Device> Faulty<D> {
     }
 
     fn call(&self, kind: &'static str) -> Result<Fate, DeviceError> {
-        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds = self.kinds.lock();
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         kinds.push(kind);
         drop(kinds);

@@ -1,7 +1,6 @@
 //! What holds for every plan: it takes exactly the memory that its kernels' costs predict, and its kernels are valid.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 
 use super::testing::{each_device, made_up};
 use crate::codec::filter::Filter;
@@ -18,6 +17,7 @@ use crate::gpu::stages::{
     pipelines,
 };
 use crate::pipeline::level::Level;
+use crate::sync::Mutex;
 
 /// Makes a plan.
 pub(in crate::gpu) type Builder = Box<dyn Fn(&Limits, Shape) -> Result<Plan, PlanError>>;
@@ -240,13 +240,13 @@ fn devices_allocate_what_costs_predict() {
             for (blocks, len) in [(1, 1), (3, 1000), (2, 70_000)] {
                 let shape = Shape::new(blocks, len);
                 let Ok(plan) = build(device.limits(), shape) else { continue };
-                *counting.most.lock().unwrap() = 0;
+                *counting.most.lock() = 0;
                 let memory = Memory::allocate(&counting, &plan).unwrap();
                 let predicted = shape.memory(&plan.kernels()).unwrap();
                 assert_eq!(memory.bytes(), predicted, "{name}");
                 drop(memory);
-                assert_eq!(*counting.most.lock().unwrap(), predicted, "{name}");
-                assert!(counting.live.lock().unwrap().is_empty(), "{name}");
+                assert_eq!(*counting.most.lock(), predicted, "{name}");
+                assert!(counting.live.lock().is_empty(), "{name}");
             }
         }
     });
@@ -298,15 +298,15 @@ impl Device for Counting<'_> {
 
     fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
         let id = self.device.allocate(bytes)?;
-        let mut live = self.live.lock().unwrap();
+        let mut live = self.live.lock();
         live.insert(id, bytes);
-        let mut most = self.most.lock().unwrap();
+        let mut most = self.most.lock();
         *most = live.values().sum::<u64>().max(*most);
         Ok(id)
     }
 
     fn free(&self, buffer: BufferId) {
-        assert!(self.live.lock().unwrap().remove(&buffer).is_some());
+        assert!(self.live.lock().remove(&buffer).is_some());
         self.device.free(buffer);
     }
 

@@ -1,11 +1,11 @@
 //! Which buffers a pool keeps, and which it frees.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 
 use super::testing::made_up;
 use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{BufferId, Device, DeviceError, Limits, Queue};
+use crate::sync::Mutex;
 
 /// A device that only allocates, up to a limit.
 pub(crate) struct Ledger {
@@ -21,7 +21,7 @@ impl Ledger {
 
     /// Total size of all buffers in bytes.
     pub(crate) fn taken(&self) -> u64 {
-        self.buffers.lock().unwrap().1.values().sum()
+        self.buffers.lock().1.values().sum()
     }
 }
 
@@ -31,7 +31,7 @@ impl Device for Ledger {
     }
 
     fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
-        let mut buffers = self.buffers.lock().unwrap();
+        let mut buffers = self.buffers.lock();
         if buffers.1.values().sum::<u64>() + bytes > self.most {
             return Err(DeviceError::OutOfMemory { bytes });
         }
@@ -42,7 +42,7 @@ impl Device for Ledger {
     }
 
     fn free(&self, buffer: BufferId) {
-        assert!(self.buffers.lock().unwrap().1.remove(&buffer).is_some());
+        assert!(self.buffers.lock().1.remove(&buffer).is_some());
     }
 
     fn queue(&self) -> Result<Box<dyn Queue + '_>, DeviceError> {

@@ -1,7 +1,7 @@
 //! The device's threads: they take batches from the queue and run them on the device.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -178,7 +178,7 @@ impl<T: Task> Shared<T> {
             if state.is_closed {
                 return false;
             }
-            state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.progress.wait(state);
         }
         drop(state);
         // Free the memory that the stopped workers used.
@@ -213,8 +213,7 @@ impl<T: Task> Shared<T> {
                     return false;
                 }
             }
-            let waited = self.progress.wait_timeout(state, POLL_INTERVAL);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = self.progress.wait_timeout(state, POLL_INTERVAL).0;
         }
         false
     }
@@ -292,7 +291,7 @@ impl<T: Task> Shared<T> {
         state.device.threads -= 1;
         let until = state.device.done + u64::from(batches);
         while !state.is_closed && state.device.threads > 0 && state.device.done < until {
-            state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.progress.wait(state);
         }
         let is_alone = state.device.threads == 0 && batches < MAX_PATIENCE;
         let is_time = !state.is_closed && (state.device.done >= until || is_alone);
@@ -342,7 +341,7 @@ impl<T: Task> Shared<T> {
                 Next::Leave => break None,
                 Next::Wait => {}
             }
-            state = self.queued.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.queued.wait(state);
         };
         drop(state);
         if let Some(statistics) = statistics {

@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::thread;
 
 use super::coder::{Coder, Key};
@@ -12,6 +12,7 @@ use super::slot::Outlet;
 use crate::access::device::Core;
 use crate::gpu::device::{Device, DeviceError, budget_now};
 use crate::gpu::model::budget::{Batches, BlockCost, batches, one_batch};
+use crate::sync::Mutex;
 
 /// How many times as many threads encode as fill a device, if batches share it well.
 const MORE_SLOTS: u32 = 4;
@@ -56,7 +57,7 @@ impl Ended {
 
 impl Encoders {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Ends the threads.

@@ -106,7 +106,7 @@ mod tests {
         cut(block, 0..block.len(), 8, &matches, &mut literals, |s| {
             found.push((s.literals, s.length, s.offset));
         });
-        assert_eq!(literals.len() as u32, found.iter().map(|s| s.0).sum());
+        assert_eq!(literals.len() as u32, found.iter().map(|s| s.0).sum::<u32>());
         found
     }
 

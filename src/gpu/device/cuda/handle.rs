@@ -3,11 +3,12 @@
 //! Errors on release are ignored: they happen only when the object or its whole context is already gone.
 
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 use super::api::{self, Cuda, FUNCTION_PERCENT_OF_SHARED_MEMORY, Raw};
 use crate::gpu::device::DeviceError;
 use crate::gpu::device::in_order::Pinned;
+use crate::sync::Mutex;
 
 /// A device's primary context, which this process's users of the device share.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ impl Context {
     }
 
     fn events(&self) -> MutexGuard<'_, Vec<Raw>> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+        self.events.lock()
     }
 
     /// Makes the context current on this thread for as long as the result lives.

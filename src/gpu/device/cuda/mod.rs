@@ -30,13 +30,15 @@ mod program;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::nvml::{self, Uuid};
 use super::{Api, DeviceError, Kind, Limits, MemorySource, Teams};
 use api::Cuda;
 use handle::Context;
 use nvrtc::Compiler;
+
+use crate::sync::Mutex;
 
 pub use device::CudaDevice;
 
@@ -70,7 +72,7 @@ type Missing = (DeviceError, &'static str);
 pub fn devices() -> Result<Vec<Found>, Missing> {
     // The driver initialises itself on the first call.
     static FIRST: Mutex<()> = Mutex::new(());
-    let _one_at_a_time = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one_at_a_time = FIRST.lock();
     let no_device = |error| (error, REMEDY);
     let cuda = Cuda::get().map_err(no_device)?;
     let count = cuda.device_count().map_err(no_device)?;

@@ -1,7 +1,6 @@
 //! Tests without a device: all programs compile. What devices must do is tested in [`crate::gpu::tests`].
 
 use std::collections::HashSet;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::api::version_text;
@@ -17,6 +16,7 @@ use crate::gpu::model::plan::Shape;
 use crate::gpu::tests::import::codes_between_callers_buffers;
 use crate::gpu::tests::plan::{builders, limits};
 use crate::gpu::tests::testing::{files_in, turns};
+use crate::sync::Mutex;
 
 /// The compiler for GPUs of this capability, or for those that it knows at all.
 fn compiler(capability: (i32, i32)) -> Option<Compiler> {
@@ -139,11 +139,11 @@ fn all_compile(capability: (i32, i32), teams: Teams) {
                 Err(error) => Some(error.to_string()),
             };
             let complaint = complaint.map(|text| format!("{} of {}: {text}", entry, kernel.stem));
-            wrong.lock().unwrap().extend(complaint);
+            wrong.lock().extend(complaint);
         }
     };
     std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(work))));
-    let wrong = wrong.into_inner().unwrap();
+    let wrong = wrong.into_inner();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     println!("{} programs compiled by {compiler}", programs.len());
 }

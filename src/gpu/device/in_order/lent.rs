@@ -4,12 +4,13 @@
 //! So few pieces serve many queues. Little memory is made, which takes long, and what was used last comes first: it lies in
 //! the processor's caches, to which data is written twice as fast as to memory.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use super::Driver;
 use super::staging::Piece;
 use crate::gpu::device::DeviceError;
 use crate::gpu::device::deadline::Deadline;
+use crate::sync::Mutex;
 
 /// The pieces that no queue holds.
 pub(super) struct Lent<D: Driver>(Mutex<State<D>>);
@@ -29,7 +30,7 @@ impl<D: Driver> Default for Lent<D> {
 
 impl<D: Driver> Lent<D> {
     fn lock(&self) -> MutexGuard<'_, State<D>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// How many there are.

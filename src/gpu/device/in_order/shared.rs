@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, MutexGuard};
 
 use super::Driver;
 use super::lent::Lent;
 use super::staging::{PIECES, Piece, Uploads};
 use crate::gpu::device::program::ProgramKey;
 use crate::gpu::device::{BufferId, DeviceError};
+use crate::sync::{Mutex, RwLock};
 
 /// The state that a device shares with its queues.
 pub(in crate::gpu::device) struct Shared<D: Driver> {
@@ -121,13 +122,13 @@ impl<D: Driver> Shared<D> {
     /// Takes a buffer in, and returns its name.
     pub fn enter(&self, memory: Memory<D>) -> BufferId {
         let id = BufferId(self.next.fetch_add(1, Ordering::Relaxed));
-        self.buffers.write().unwrap_or_else(PoisonError::into_inner).insert(id, memory);
+        self.buffers.write().insert(id, memory);
         id
     }
 
     /// Looks up a buffer and checks that it holds `bytes` bytes from `offset` on.
     pub fn memory(&self, id: BufferId, offset: u64, bytes: u64) -> Result<Memory<D>, DeviceError> {
-        let buffers = self.buffers.read().unwrap_or_else(PoisonError::into_inner);
+        let buffers = self.buffers.read();
         let Some(memory) = buffers.get(&id) else {
             return Err(DeviceError::Failed(format!("there is no buffer {}", id.0)));
         };
@@ -147,7 +148,7 @@ impl<D: Driver> Shared<D> {
 
     /// Releases a buffer, or keeps it while abandoned work may use it.
     pub fn free(&self, id: BufferId) {
-        let memory = self.buffers.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let memory = self.buffers.write().remove(&id);
         let mut given_up = self.given_up();
         if !given_up.work.is_empty() {
             given_up.buffers.extend(memory);
@@ -156,18 +157,18 @@ impl<D: Driver> Shared<D> {
 
     /// Notes that a caller now holds pinned memory at `range`.
     pub(super) fn enter_pinned(&self, range: Range<usize>) {
-        let mut pinned = self.pinned.write().unwrap_or_else(PoisonError::into_inner);
+        let mut pinned = self.pinned.write();
         pinned.insert(range.start, range.end);
     }
 
     /// Notes that the caller has released that memory.
     pub(super) fn leave_pinned(&self, range: Range<usize>) {
-        self.pinned.write().unwrap_or_else(PoisonError::into_inner).remove(&range.start);
+        self.pinned.write().remove(&range.start);
     }
 
     /// Whether all of `bytes` is in pinned memory that a caller holds.
     pub(super) fn is_pinned(&self, bytes: &[u8]) -> bool {
-        let pinned = self.pinned.read().unwrap_or_else(PoisonError::into_inner);
+        let pinned = self.pinned.read();
         let start = bytes.as_ptr() as usize;
         let before = pinned.range(..=start).next_back();
         before.is_some_and(|(_, end)| start + bytes.len() <= *end)
@@ -200,7 +201,7 @@ impl<D: Driver> Shared<D> {
     }
 
     fn given_up(&self) -> MutexGuard<'_, GivenUp<D>> {
-        let mut given_up = self.given_up.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut given_up = self.given_up.lock();
         let has_ended = |work: &InFlight<D>| work.has_ended(&self.driver);
         if !given_up.work.is_empty() && given_up.work.iter().all(has_ended) {
             *given_up = GivenUp::default();

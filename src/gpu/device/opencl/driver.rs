@@ -1,6 +1,5 @@
 //! The calls to a device: what [`in_order`](crate::gpu::device::in_order) queues run.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use opencl3::command_queue::{
@@ -22,6 +21,7 @@ use crate::gpu::device::deadline::Deadline;
 use crate::gpu::device::in_order::{Driver, Memory, Turn};
 use crate::gpu::device::program_cache::Cache;
 use crate::gpu::device::{DeviceError, Dispatch, Limits};
+use crate::sync::Mutex;
 
 /// An open device.
 #[derive(Debug)]
@@ -55,12 +55,12 @@ impl ClDriver {
 
     /// The current housekeeping queue.
     pub fn housekeeping(&self) -> ClStream {
-        self.housekeeping.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.housekeeping.lock().clone()
     }
 
     /// Replaces the housekeeping queue `failed`, unless another thread has already done so.
     pub fn renew_housekeeping(&self, failed: &ClStream) {
-        let mut current = self.housekeeping.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.housekeeping.lock();
         if current.raw() == failed.raw()
             && let Ok(stream) = self.new_stream()
         {
@@ -249,7 +249,7 @@ impl Driver for ClDriver {
         if !miscounts(&self.limits.driver) {
             return Ok(None);
         }
-        let mut given_up = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut given_up = TURN.lock();
         given_up.retain(|event| self.wait(event, until) == Err(DeviceError::TimedOut));
         if given_up.is_empty() { Ok(Some(given_up)) } else { Err(DeviceError::TimedOut) }
     }

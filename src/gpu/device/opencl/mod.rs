@@ -22,8 +22,6 @@ mod stream;
 mod tests;
 mod visible;
 
-use std::sync::{Mutex, PoisonError};
-
 use opencl3::device::{
     CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV, CL_DEVICE_GLOBAL_FREE_MEMORY_AMD,
     CL_DEVICE_PCI_BUS_ID_NV, CL_DEVICE_PCI_SLOT_ID_NV, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU,
@@ -39,6 +37,8 @@ use opencl3::platform::{Platform, get_platforms};
 
 use super::nvml::{self, PciPlace, Uuid};
 use super::{Api, DeviceError, Kind, Limits, MemorySource, Teams};
+
+use crate::sync::Mutex;
 
 pub use device::OpenClDevice;
 
@@ -69,7 +69,7 @@ pub struct Found {
 pub fn devices() -> Result<Vec<Found>, DeviceError> {
     // Drivers initialise themselves on the first call, and some cannot cope with two threads there.
     static FIRST: Mutex<()> = Mutex::new(());
-    let _one_at_a_time = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one_at_a_time = FIRST.lock();
     let absent = |why: &str| Err(DeviceError::Absent(why.into()));
     let platforms = match get_platforms() {
         Ok(platforms) => platforms,

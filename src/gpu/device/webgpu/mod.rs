@@ -21,8 +21,8 @@ mod visible;
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use pollster::block_on;
 
@@ -39,6 +39,7 @@ use super::deadline::Deadline;
 use super::program_cache::Cache;
 use super::{Api, BufferId, Device, DeviceError, Dispatch, Limits, NativeBuffer, Queue};
 use crate::gpu::model::plan::Plan;
+use crate::sync::Mutex;
 use program::{Pipeline, Programs};
 
 /// What to do if there is no device.
@@ -122,7 +123,7 @@ impl WebGpuDevice {
 
     /// The wgpu buffer, for callers with their own wgpu code.
     pub fn exported(&self, buffer: BufferId) -> Option<wgpu::Buffer> {
-        locked(&self.buffers).get(&buffer.0).cloned()
+        self.buffers.lock().get(&buffer.0).cloned()
     }
 
     /// Checks that kernels of this device can work on a caller's buffer.
@@ -152,7 +153,7 @@ impl WebGpuDevice {
 
     fn keep(&self, buffer: wgpu::Buffer) -> BufferId {
         let id = self.next_buffer.fetch_add(1, Ordering::Relaxed);
-        locked(&self.buffers).insert(id, buffer);
+        self.buffers.lock().insert(id, buffer);
         BufferId(id)
     }
 
@@ -252,7 +253,7 @@ impl Device for WebGpuDevice {
     }
 
     fn free(&self, buffer: BufferId) {
-        let freed = locked(&self.buffers).remove(&buffer.0);
+        let freed = self.buffers.lock().remove(&buffer.0);
         drop(freed);
     }
 
@@ -301,9 +302,4 @@ impl Drop for WebGpuDevice {
             std::mem::forget((self.device.clone(), self.queue.clone()));
         }
     }
-}
-
-/// Locks a mutex. A panic leaves none of the values here half changed.
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

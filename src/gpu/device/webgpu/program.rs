@@ -1,14 +1,15 @@
 //! Compiles kernels, once per device. Where the driver hands out compiled code, it is kept for the next run.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
-use super::{WebGpuDevice, locked};
+use super::WebGpuDevice;
 use crate::gpu::device::program::{ProgramKey, check_workgroup, prepare};
 use crate::gpu::device::program_cache::{Cache, Key};
 use crate::gpu::device::{DeviceError, Dispatch};
 use crate::gpu::model::kernel::Kernel;
 use crate::gpu::model::plan::{Plan, Run};
+use crate::sync::Mutex;
 
 /// A compiled entry point.
 pub(super) struct Pipeline {
@@ -91,7 +92,7 @@ impl Programs {
 
     fn entry(&self, device: &WebGpuDevice, entry: Entry<'_>) -> Result<Arc<Pipeline>, DeviceError> {
         let key = (entry.module(), entry.name);
-        let pipeline = Arc::clone(locked(&self.pipelines).entry(key).or_default());
+        let pipeline = Arc::clone(self.pipelines.lock().entry(key).or_default());
         pipeline.get_or_init(|| self.compile(device, entry)).clone()
     }
 
@@ -101,7 +102,7 @@ impl Programs {
         entry: Entry<'_>,
     ) -> Result<Arc<Pipeline>, DeviceError> {
         check_workgroup(&device.limits, entry.kernel, entry.threads)?;
-        let module = Arc::clone(locked(&self.modules).entry(entry.module()).or_default());
+        let module = Arc::clone(self.modules.lock().entry(entry.module()).or_default());
         let module = module.get_or_init(|| module_of(device, entry)).clone()?;
         let kept = Kept::load(&self.cache, device, &module.source, entry.name);
         let cache = kept.as_ref().map(|kept| &kept.cache);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::staging::{DOWNLOAD, Download, Uploads};
-use super::{BufferId, DeviceError, Dispatch, Pipeline, Queue, WebGpuDevice, locked};
+use super::{BufferId, DeviceError, Dispatch, Pipeline, Queue, WebGpuDevice};
 use crate::gpu::device::DEADLINE;
 use crate::gpu::device::deadline::Deadline;
 
@@ -310,7 +310,7 @@ fn bind_group(
     pipeline: &Arc<Pipeline>,
     work: &Dispatch<'_>,
 ) -> Result<wgpu::BindGroup, DeviceError> {
-    let all = locked(&device.buffers);
+    let all = device.buffers.lock();
     let mut entries = Vec::with_capacity(work.buffers.len());
     for (binding, id) in work.buffers.iter().enumerate() {
         let buffer = all.get(&id.0);

@@ -5,15 +5,16 @@
 //! promises that only for work that has ended; on GPUs it is so because both sides meet in the GPU's own cache, and on
 //! processors because there is one memory. Such memory is allocated and mapped here, and wgpu is given a buffer for it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use ash::vk;
 use wgpu::hal::api::Vulkan;
 use wgpu::hal::vulkan;
 
-use super::{USAGE, WebGpuDevice, locked};
+use super::{USAGE, WebGpuDevice};
 use crate::gpu::device::visible::VisibleMemory;
 use crate::gpu::device::{BufferId, DeviceError};
+use crate::sync::Mutex;
 
 /// What the memory must be.
 const NEEDED: vk::MemoryPropertyFlags = vk::MemoryPropertyFlags::from_raw(
@@ -80,7 +81,7 @@ struct Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        let buffer = locked(&self.buffers).remove(&self.id.0);
+        let buffer = self.buffers.lock().remove(&self.id.0);
         drop(buffer);
     }
 }
