@@ -128,6 +128,9 @@ for linked in shared static; do
     "$target/capi/$linked" "$scratch" >/dev/null
 done
 
+step "The README and the guide, as they stand"
+cargo test --locked --workspace --all-features --test docs -- --ignored
+
 step "Waiting for what runs beside the tests"
 ended=0
 wait "$beside" || ended=$?

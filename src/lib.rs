@@ -138,7 +138,13 @@ pub mod internal {
     }
 }
 
-/// A documentation test runs the README's example.
+/// Documentation tests run the examples of the README and the guide.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+mod guide {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/gpu.md")]
+    struct Gpu;
+    #[doc = include_str!("../docs/rust.md")]
+    struct Rust;
+}

@@ -1,21 +1,11 @@
-"""The README's code and the examples run as they stand."""
+"""The examples run as they stand. Those of the README and the guide run in `cli/tests/docs.rs`."""
 
 import importlib.util
-import re
 from pathlib import Path
 
 import pytest
 
 FOLDER = Path(__file__).parent.parent
-CODE = re.findall(r"```python\n(.*?)```", (FOLDER / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-
-
-@pytest.mark.parametrize("code", CODE, ids=["first", "tensors", "load", "zarr"])
-def test_readme(code, tmp_path, monkeypatch):
-    for package in re.findall(r"^import (numpy|torch|zarr)", code, re.MULTILINE):
-        pytest.importorskip(package)
-    monkeypatch.chdir(tmp_path)
-    exec(compile(code, "README.md", "exec"), {})
 
 
 def example(name, *packages):

@@ -180,7 +180,7 @@ fn parameters_of_levels() {
     let files: [&[u8]; 4] = [
         include_bytes!("../../format/lz77.md"),
         include_bytes!("../../codec/lz77/stream/models.rs"),
-        include_bytes!("../../../benches/silesia7.svg"),
+        include_bytes!("../../../docs/silesia7.svg"),
         include_bytes!("../../../Cargo.lock"),
     ];
     let mut blocks: Vec<Vec<u8>> = files.iter().map(|file| file.to_vec()).collect();
