@@ -7,7 +7,7 @@ use super::seen::Seen;
 use super::{Api, Device, DeviceError, Kind, Limits};
 use crate::gpu::model::kernel::{self, Kernel};
 
-/// A device that was found and has not been opened.
+/// A device that has been found but not opened.
 pub struct Found {
     number: usize,
     backend: Backend,
@@ -129,8 +129,8 @@ pub fn devices(api: Api) -> Result<Vec<Found>, Absence> {
     Ok(backends.into_iter().enumerate().map(number).collect())
 }
 
-/// The device that a name stands for: `cuda`, `opencl` or `webgpu`, and its number after a colon. Without a number it is
-/// the first GPU of that interface, and only where there is none a software device.
+/// The device that a name stands for: `cuda`, `opencl` or `webgpu`, and its number after a colon. Without a number it
+/// is the interface's first GPU, or its first software device if it has no GPU.
 ///
 /// # Errors
 /// [`DeviceError::Unsupported`] if the text is no such name; [`DeviceError::Absent`] if there is no such device.
@@ -151,8 +151,8 @@ pub fn find(name: &str) -> Result<Found, DeviceError> {
     found.into_iter().nth(at).ok_or_else(beyond)
 }
 
-/// How many devices of an interface this user saw when they were last listed, since the system started and with the
-/// same environment settings; 0 if they were never listed. This reads a note and does not ask the drivers, so it is
+/// How many devices of an interface were found when this user last listed them, since the system started and with the
+/// same environment settings; 0 if they were never listed. This reads a note instead of asking the drivers, so it is
 /// quick.
 pub fn seen(api: Api) -> usize {
     Seen::of_user().count(api)

@@ -6,16 +6,16 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `pool` | a device whose buffers are used again, and counted |
+//! | `pool` | a device that reuses and counts its buffers |
 //! | `run` | runs a plan on a device |
-//! | `shared_queue` | a queue that several owners give work to |
-//! | `deadline` | when a device that does not answer is given up |
-//! | [`discovery`] | which devices there are, and why others are not there |
+//! | `shared_queue` | one queue for several owners |
+//! | `deadline` | when to abandon a device that does not answer |
+//! | [`discovery`] | which devices exist, and why an expected one is missing |
 //! | `seen` | how many devices the last look found |
 //! | `nvml` | how much memory of an NVIDIA GPU is free |
-//! | `program`, `program_cache` | what the backends share of programs; compiled ones, kept from run to run |
-//! | `visible`, `write_combined` | memory that running kernels and the host see at once |
-//! | `in_order` | what the backends share whose drivers have in-order queues and events |
+//! | `program`, `program_cache` | the backends' shared part of compilation; compiled programs, kept from run to run |
+//! | `visible`, `write_combined` | memory that running kernels and the host share |
+//! | `in_order` | the part that CUDA and OpenCL share: in-order queues and events |
 //! | `cuda`, `opencl`, `webgpu` | the backends |
 
 #[cfg(feature = "cuda")]
@@ -199,7 +199,7 @@ impl fmt::Debug for HostMemory {
     }
 }
 
-/// A device that runs kernels. Only this crate implements it: what plans and kernels are made of is not public.
+/// A device that runs kernels. Only this crate implements it, because plans and kernels are not public.
 pub trait Device: Send + Sync {
     /// The properties and limits of the device.
     fn limits(&self) -> &Limits;
@@ -212,8 +212,7 @@ pub trait Device: Send + Sync {
         None
     }
 
-    /// Frees a buffer. All work that uses it must have ended or been abandoned. An imported buffer is still the
-    /// caller's afterwards.
+    /// Frees a buffer. All work that uses it must have ended or been abandoned. An imported buffer stays the caller's.
     fn free(&self, buffer: BufferId);
 
     /// The size of a buffer in bytes; `None` if the device has no such buffer, or cannot tell.
@@ -226,7 +225,7 @@ pub trait Device: Send + Sync {
     /// keeps a reference of its own where the interface has references. [`Encoder`] and [`Decoder`] take imported buffers as
     /// [`Buffers`](crate::gpu::coder::Buffers).
     ///
-    /// To share buffers with the caller's own code, the device must work where that code works: make it with
+    /// To share buffers with the caller's own code, the device must use the same context or wgpu device: make it with
     /// `CudaDevice::with_ordinal`, `OpenClDevice::from_context` or `WebGpuDevice::from_wgpu`.
     ///
     /// # Errors
@@ -235,8 +234,8 @@ pub trait Device: Send + Sync {
     ///
     /// # Safety
     /// - A `cl_mem` is a valid memory object. CUDA's memory has as many bytes as the caller says, and stays valid until
-    ///   [`Self::free`]: it has no references. A wgpu buffer is one of the same `wgpu::Instance`: others cannot be told
-    ///   apart.
+    ///   [`Self::free`]: it has no references. A wgpu buffer comes from the device's own `wgpu::Instance`: wgpu cannot
+    ///   tell instances apart.
     /// - While a call to a coder or a queue that uses the buffer runs, nothing else writes to it, and nothing else
     ///   reads what the call writes. So the caller waits for its own work on the buffer before such a call. The call's
     ///   work has ended when it returns, unless it returns an error.
@@ -256,7 +255,7 @@ pub trait Device: Send + Sync {
         None
     }
 
-    /// Waits until the work has ended that `stream` has been given so far, so that a call may then use its buffers.
+    /// Waits for all work queued in `stream` so far, so that the next call may use its buffers.
     ///
     /// # Errors
     /// [`DeviceError::Unsupported`] if the stream is not of this interface; otherwise if its work fails, or takes too long.
@@ -277,8 +276,7 @@ pub trait Device: Send + Sync {
         Ok(HostMemory(Box::new(vec![0; bytes])))
     }
 
-    /// Allocates `bytes` bytes of zeroed memory that a running kernel and the host see at the same time. Kernels know it as a
-    /// buffer.
+    /// Allocates `bytes` bytes of zeroed memory that the host and a running kernel share. To kernels it is a buffer.
     ///
     /// # Errors
     /// [`DeviceError::Unsupported`] if running kernels of this device do not see what the host writes.
@@ -301,7 +299,7 @@ pub trait Device: Send + Sync {
         Ok(None)
     }
 
-    /// Prepares this thread, which is one of pz's own, for many calls to the device until it ends.
+    /// Prepares this thread, one of pz's own, for many calls to the device.
     #[doc(hidden)]
     fn stay_on_thread(&self) {}
 
@@ -312,8 +310,8 @@ pub trait Device: Send + Sync {
         Ok(())
     }
 
-    /// Whether `plan` can be run while a kernel runs that does not end by itself. A device that would wait for that kernel
-    /// before it loads a program says whether all programs of the plan are loaded.
+    /// Whether `plan` can run beside a kernel that does not end by itself. Where loading a program waits for running
+    /// kernels, the answer is whether all programs of the plan are loaded.
     #[doc(hidden)]
     fn runs_at_once(&self, plan: &Plan) -> bool {
         let _ = plan;
@@ -404,15 +402,14 @@ pub trait Queue: Send {
     ) -> Result<(), DeviceError>;
 
     /// Copies `data` to a buffer from byte `offset` on; the offset and the length are multiples of 4. The caller may
-    /// change
-    /// `data` once this returns.
+    /// change `data` once this returns.
     fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
         self.write_parts(buffer, offset, &[data])
     }
 
-    /// Copies `bytes` bytes to a buffer from byte `offset` on, both multiples of 4. Calls `fill` once with memory for them,
-    /// which it overwrites: pinned memory where the device has some, so that the host copies nothing twice. If pinned memory
-    /// has to be made, it is for up to `ahead` bytes of later calls: to make it takes long.
+    /// Copies `bytes` bytes to a buffer from byte `offset` on, both multiples of 4. Calls `fill` once with memory for
+    /// them, and `fill` overwrites all of it. The memory is pinned where the device has such memory, which saves the
+    /// host a copy. Pinning is slow, so newly pinned memory has room for up to `ahead` bytes of later calls.
     fn write_with(
         &mut self,
         buffer: BufferId,
@@ -445,8 +442,8 @@ pub trait Queue: Send {
     /// Starts the work queued so far, without waiting for it.
     fn flush(&mut self) -> Result<(), DeviceError>;
 
-    /// Starts to copy `bytes` bytes of a buffer from byte `offset` on, both multiples of 4, as they are when all work queued so
-    /// far has ended. If a read of these bytes is what the queue is asked next, it waits for one thing less.
+    /// Starts to copy `bytes` bytes of a buffer from byte `offset` on, both multiples of 4, as they are when all work
+    /// queued so far has ended. If the next call reads these bytes, it finds the copy under way or done.
     fn read_ahead(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {
         let _ = (buffer, offset, bytes);
         Ok(())
@@ -473,8 +470,8 @@ pub trait Queue: Send {
         })
     }
 
-    /// Whether all earlier work has ended, as far as can be told without waiting: then [`Self::finish`] is quick, or there is
-    /// no other way to know.
+    /// Whether all earlier work has ended, as far as the queue can tell without waiting. If it can tell, `true` means
+    /// that [`Self::finish`] is quick; if it cannot, the answer is always `true`.
     fn has_ended(&mut self) -> bool {
         true
     }
@@ -488,12 +485,13 @@ pub trait Queue: Send {
     /// Turns the timing of later dispatches on or off.
     fn set_timing(&mut self, on: bool);
 
-    /// Sets whether copies make do with the pinned memory that the queue has, and wait until it is free. Otherwise the
-    /// queue pins more where that is faster, and some drivers do that only after all running kernels have ended.
+    /// Sets whether copies wait for the pinned memory that the queue already has. Otherwise the queue pins more where
+    /// that is faster, and some drivers first wait for all running kernels.
     fn set_pinned_is_fixed(&mut self, _is_fixed: bool) {}
 
-    /// Tells the device that kernels of this queue run beside those of other queues. If its units divide their memory for
-    /// each kernel, they then divide it alike for all of these kernels, also where other queues run them.
+    /// Tells the device that kernels of this queue run beside those of other queues. A device whose units split their
+    /// memory between cache and workgroups kernel by kernel then uses one split for all of these kernels, whichever
+    /// queue runs them.
     fn set_beside_others(&mut self) {}
 
     /// The times of the dispatches that have finished since the last call, in order; empty if timing is off or

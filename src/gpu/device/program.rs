@@ -1,4 +1,4 @@
-//! What the backends share for compiling kernels: each kernel file is compiled for a device with a set of constants.
+//! Compilation, as far as the backends share it: a kernel file is compiled for a device with a set of constants.
 
 #[cfg(any(feature = "cuda", feature = "opencl"))]
 use std::collections::HashMap;
@@ -35,8 +35,8 @@ impl ProgramKey {
     }
 }
 
-/// The compiled programs of a device, by what they are compiled from. A program that does not compile is kept as its
-/// error, so that it is not compiled again.
+/// The compiled programs of a device, by the inputs of their compilation. A program that does not compile is kept as
+/// its error, so it is not compiled again.
 #[cfg(any(feature = "cuda", feature = "opencl"))]
 #[derive(Debug)]
 pub(in crate::gpu) struct Programs<K, P>(Mutex<HashMap<K, Program<P>>>);
@@ -68,7 +68,7 @@ impl<K: Eq + Hash, P> Programs<K, P> {
         program.get_or_init(|| build().map(Arc::new)).clone()
     }
 
-    /// Whether the program of `key` is there.
+    /// Whether the program of `key` is compiled.
     #[cfg(feature = "cuda")]
     pub fn has(&self, key: &K) -> bool {
         let programs = self.0.lock();
@@ -113,7 +113,7 @@ pub(in crate::gpu) fn check_memory(
     )))
 }
 
-/// The error for an entry point that a device runs in workgroups of `most` work items, and not in those of `threads`.
+/// The error for an entry point that needs workgroups of `threads` work items, on a device that permits `most`.
 #[cfg(any(feature = "cuda", feature = "opencl"))]
 pub(in crate::gpu) fn too_large(
     limits: &Limits,

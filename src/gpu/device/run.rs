@@ -9,7 +9,7 @@ pub struct Memory<'d> {
     names: Vec<&'static str>,
     buffers: Vec<BufferId>,
     bytes: u64,
-    /// Whether each is the caller's, and not to be freed.
+    /// Whether each belongs to the caller, who frees it.
     borrowed: Vec<bool>,
 }
 
@@ -67,7 +67,7 @@ impl<'d> Memory<'d> {
         self.find(name).unwrap_or_else(|| panic!("the plan has no buffer '{name}'"))
     }
 
-    /// Has the next plans use `other` in the place of the borrowed buffer named `name`.
+    /// Replaces the borrowed buffer named `name` with `other`, for the next plans.
     ///
     /// # Panics
     /// If no buffer of that name is borrowed.

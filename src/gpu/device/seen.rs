@@ -1,6 +1,6 @@
 //! Remembers, in the user's cache folder, how many devices there were when they were last listed.
 //!
-//! Listing devices initialises drivers, which takes longer than many a job. A caller that only needs to know whether a
+//! Listing devices initialises drivers, which takes longer than many jobs. A caller that only needs to know whether a
 //! device probably exists can ask here instead. A note is valid until the system restarts, for processes with the same
 //! driver settings.
 

@@ -1,7 +1,7 @@
-//! A queue that several owners give work to, in turns.
+//! A queue that several owners use in turns.
 //!
-//! A driver has few hardware queues, and a queue that shares one with a kernel that does not end waits for it. So whoever has
-//! several coders, and uses one at a time, has one queue for all.
+//! A driver has few hardware queues. A queue that shares one with a kernel that does not end waits for that kernel. So
+//! an owner of several coders that uses one at a time gives them a single queue.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::{BufferId, DeviceError, Dispatch, Queue};
 
 use crate::sync::Mutex;
 
-/// A queue that several owners give work to, in turns. Clones are the same queue.
+/// A queue that several owners use in turns. Clones are the same queue.
 #[derive(Clone)]
 pub(crate) struct SharedQueue<'d>(Arc<Mutex<Option<Box<dyn Queue + 'd>>>>);
 
@@ -20,7 +20,7 @@ impl<'d> SharedQueue<'d> {
         Self(Arc::new(Mutex::new(Some(queue))))
     }
 
-    /// Drops the queue, for all that share it: what they ask of it then fails.
+    /// Drops the queue for all owners; later calls fail.
     pub(crate) fn end(&self) {
         *self.lock() = None;
     }

@@ -1,12 +1,12 @@
-//! Memory that a running kernel and host threads see at the same time: the host's, or a device's that the host sees too.
+//! Memory that a running kernel and host threads share: the host's, or a device's that the host can access.
 //!
 //! Everything else in this crate hands memory to a kernel, waits, and takes it back. Here both sides use it at once: the
 //! host sees what a running kernel writes, and the kernel what the host writes. There are two ways to use such memory,
 //! and a value offers only one of them:
 //!
 //! - [`VisibleWords`]: words that both sides write at any time. The host reaches them only as atomics.
-//! - [`VisiblePool`]: bytes that one side at a time uses. The host takes a [`Chunk`] of its own from a free list, fills it,
-//!   and tells the kernel through a word where it is.
+//! - [`VisiblePool`]: bytes that one side at a time uses. The host takes a [`Chunk`] from a free list, fills it, and
+//!   passes its place to the kernel in a word.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,13 +18,13 @@ use super::{BufferId, DeviceError, write_combined};
 
 use crate::sync::Mutex;
 
-/// Memory that running kernels and the host see: see [`Device::visible_memory`](super::Device::visible_memory).
+/// Memory that running kernels and the host share: see [`Device::visible_memory`](super::Device::visible_memory).
 #[doc(hidden)]
 pub struct VisibleMemory {
     at: *mut u8,
     len: usize,
     buffer: Option<BufferId>,
-    /// Whether the processor combines what it writes there, and reads it without a cache: see [`write_combined`].
+    /// Whether the processor combines its writes, and reads without a cache: see [`write_combined`].
     is_write_combined: bool,
     /// Releases the memory when dropped.
     _owner: Box<dyn Send + Sync>,
@@ -57,7 +57,7 @@ impl VisibleMemory {
         Self { is_write_combined: is, ..self }
     }
 
-    /// `bytes` bytes of zeroed memory for threads that play a kernel.
+    /// `bytes` bytes of zeroed memory for threads that stand in for a kernel.
     pub(crate) fn of_host(bytes: usize) -> Result<Self, DeviceError> {
         let mut memory: Vec<u128> = Vec::new();
         let units = bytes.div_ceil(16);
@@ -95,8 +95,8 @@ pub(crate) struct VisibleWords(VisibleMemory);
 impl VisibleWords {
     /// The words.
     pub(crate) fn get(&self) -> &[AtomicU32] {
-        // SAFETY: the memory is initialised, aligned, as long as that, and valid while `self` lives. The host reaches it only
-        // here, as atomics, and kernels write whole words.
+        // SAFETY: the memory is initialised, aligned, of this length, and valid while `self` lives. The host reaches it
+        // only here, as atomics, and kernels write whole words.
         unsafe { std::slice::from_raw_parts(self.0.at.cast(), self.0.len / 4) }
     }
 
@@ -105,17 +105,17 @@ impl VisibleWords {
         self.0.is_write_combined
     }
 
-    /// Word `at`, behind what was written before it; 0 if there is none.
+    /// Reads word `at` with acquire ordering; 0 if there is no such word.
     pub(crate) fn see(&self, at: usize) -> u32 {
         self.get().get(at).map_or(0, |word| word.load(Ordering::Acquire))
     }
 
-    /// The words from `at` on; 0 where there are none.
+    /// The words from `at` on; 0 beyond the end.
     pub(crate) fn read<const N: usize>(&self, at: usize) -> [u32; N] {
         let mut found = [0; N];
         if self.0.is_write_combined {
             if at.checked_add(N).is_some_and(|end| end <= self.get().len()) {
-                // SAFETY: so many bytes are there from that word on.
+                // SAFETY: the memory has that many bytes from word `at` on.
                 unsafe {
                     let from = self.0.at.add(4 * at);
                     write_combined::read(from, bytemuck::cast_slice_mut(&mut found));
@@ -129,14 +129,14 @@ impl VisibleWords {
         found
     }
 
-    /// Writes word `at`, which the other side looks at after it has seen a word that it was [told](Self::tell).
+    /// Writes word `at`. The other side reads it after a word that was written by [`Self::tell`].
     pub(crate) fn set(&self, at: usize, value: u32) {
         if let Some(word) = self.get().get(at) {
             word.store(value, Ordering::Relaxed);
         }
     }
 
-    /// Writes word `at` behind everything that this thread has written before, to this memory or to another.
+    /// Writes word `at` after all earlier writes of this thread, to this memory or another.
     pub(crate) fn tell(&self, at: usize, value: u32) {
         let Some(word) = self.get().get(at) else { return };
         if self.0.is_write_combined {
@@ -148,13 +148,13 @@ impl VisibleWords {
         }
     }
 
-    /// What kernels know it as; `None` for threads that play a kernel.
+    /// The kernels' buffer; `None` if threads stand in for a kernel.
     pub(crate) fn buffer(&self) -> Option<BufferId> {
         self.0.buffer
     }
 }
 
-/// Bytes of which the host takes chunks.
+/// Memory from which the host takes chunks.
 #[derive(Debug)]
 pub(crate) struct VisiblePool {
     memory: VisibleMemory,
@@ -162,14 +162,14 @@ pub(crate) struct VisiblePool {
 }
 
 impl VisiblePool {
-    /// Takes a chunk; `None` if there is no room. What it holds is unspecified.
+    /// Takes a chunk, with unspecified contents; `None` if there is no room.
     pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<Chunk> {
         let mut extents = self.extents.lock();
         let start = extents.take(bytes)?;
         Some(Chunk { pool: Arc::clone(self), start, len: bytes })
     }
 
-    /// What kernels know it as; `None` for threads that play a kernel.
+    /// The kernels' buffer; `None` if threads stand in for a kernel.
     pub(crate) fn buffer(&self) -> Option<BufferId> {
         self.memory.buffer
     }
@@ -220,8 +220,8 @@ impl Chunk {
     /// Its bytes in `range`, to fill; none if they are not within the chunk.
     pub(crate) fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         let Some(at) = self.at(&range) else { return &mut [] };
-        // SAFETY: no other chunk overlaps this one, and `self` is borrowed mutably. A kernel that looks at the bytes before it
-        // is told that they are there sees any bytes; a kernel that writes where it must not is outside of what Rust knows.
+        // SAFETY: no other chunk overlaps this one, and `self` is borrowed mutably. A kernel that reads them too early
+        // sees arbitrary bytes. A kernel that writes where it must not is outside Rust's memory model.
         unsafe { std::slice::from_raw_parts_mut(at, range.len()) }
     }
 
@@ -230,8 +230,8 @@ impl Chunk {
     pub(crate) fn read(&self, range: Range<usize>) -> Vec<u8> {
         let Some(at) = self.at(&range) else { return Vec::new() };
         let mut bytes = vec![0; range.len()];
-        // SAFETY: the source is initialised memory of that length, and the destination does not overlap it. A kernel that
-        // still writes there is outside of what Rust knows, and any bytes will do.
+        // SAFETY: the source is initialised memory of that length, and the destination does not overlap it. A kernel
+        // that still writes there is outside Rust's memory model, and any bytes will do.
         unsafe {
             if self.is_slow_to_read() {
                 write_combined::read(at, &mut bytes);
@@ -242,13 +242,13 @@ impl Chunk {
         bytes
     }
 
-    /// Copies `from` into the chunk from byte `offset` on, as a kernel does that was given the chunk to write to; false if
-    /// it does not fit.
+    /// Copies `from` into the chunk from byte `offset` on, in place of the kernel that owns the chunk; false if it does
+    /// not fit.
     pub(crate) fn write(&self, offset: usize, from: &[u8]) -> bool {
         let Some(end) = offset.checked_add(from.len()) else { return false };
         let Some(at) = self.at(&(offset..end)) else { return false };
-        // SAFETY: the destination is memory of that length, and nothing else overlaps it. As long as the chunk is a kernel's
-        // to write to, the host holds no reference into it.
+        // SAFETY: the destination is memory of that length, and nothing else overlaps it. While a kernel owns the
+        // chunk, the host holds no reference into it.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), at, from.len()) };
         true
     }
@@ -261,7 +261,7 @@ impl Drop for Chunk {
     }
 }
 
-/// A free list: the parts of a pool that nobody has.
+/// The free list of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct Extents {
     /// Start to length. No two touch.
@@ -298,7 +298,7 @@ impl Extents {
         Some(start)
     }
 
-    /// Gives back what was taken with this length.
+    /// Gives back a part that was taken with this length.
     pub(crate) fn give_back(&mut self, mut start: u64, bytes: u64) {
         let mut len = Self::rounded(bytes).unwrap_or(0);
         if let Some((before, its_len)) = self.free.range(..start).next_back()
@@ -318,12 +318,12 @@ impl Extents {
     }
 }
 
-/// Tells when kernels have asked for something: see [`Device::bell`](super::Device::bell).
+/// Wakes the host when kernels have made requests: see [`Device::bell`](super::Device::bell).
 #[doc(hidden)]
 pub trait Bell: Send + Sync {
-    /// Sleeps until the counter has reached `count`. Counts wrap around, so the counter has reached it if it is at most 2^31
-    /// ahead. Meanwhile the device counts as busy: whatever waits for all of its work, such as freeing memory and loading
-    /// programs, waits too.
+    /// Sleeps until the counter has reached `count`. Counts wrap around, so the counter has reached it if it is at most
+    /// 2^31 ahead. Meanwhile the device counts as busy: calls that wait for all of its work, such as freeing memory and
+    /// loading programs, wait too.
     ///
     /// # Errors
     /// Fails if the device does.

@@ -1,10 +1,10 @@
 //! Memory of a device that the processor writes and reads over the bus.
 //!
-//! The processor collects what it writes there, and sends it in an order of its own: "write-combining". So what is to arrive
-//! before a word is [flushed](flush) before that word is written, and the word itself is flushed so that it does not stay
-//! behind. Nothing that is read comes from a cache, and each read waits for the bus, so as much as possible is read at once.
+//! The processor combines its writes and sends them in any order ("write-combining"). So data is [flushed](flush)
+//! before the word that announces it, and the word is flushed too, or it might stay behind. Reads bypass the caches and
+//! wait for the bus, so each reads as much as possible.
 
-/// Sends everything that this thread has written. What it writes afterwards arrives later.
+/// Sends this thread's writes, so that they arrive before its later ones.
 pub(super) fn flush() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 processor has this instruction.
@@ -18,10 +18,10 @@ pub(super) fn flush() {
     }
 }
 
-/// Copies the bytes from `from` on, as they are after everything that this thread has read before.
+/// Copies the bytes from `from` on, as they are after this thread's earlier reads.
 ///
 /// # Safety
-/// So many bytes are there, and `to` does not overlap them.
+/// `to.len()` bytes are readable at `from`, and `to` does not overlap them.
 pub(super) unsafe fn read(from: *const u8, to: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("sse4.1") {
@@ -34,7 +34,7 @@ pub(super) unsafe fn read(from: *const u8, to: &mut [u8]) {
     unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
 }
 
-/// [`read`] by streaming loads: they bring 64 bytes at a time, and several at once.
+/// [`read`] with streaming loads, which fetch 64 bytes each, several in flight.
 ///
 /// # Safety
 /// As for [`read`].
@@ -43,7 +43,7 @@ pub(super) unsafe fn read(from: *const u8, to: &mut [u8]) {
 unsafe fn read_streaming(from: *const u8, to: &mut [u8]) {
     use std::arch::x86_64::{__m128i, _mm_mfence, _mm_storeu_si128, _mm_stream_load_si128};
     const UNIT: usize = size_of::<__m128i>();
-    // What a streaming load has brought before may be older.
+    // Without the fence, a buffer filled by an earlier streaming load could serve stale bytes.
     _mm_mfence();
     let first = from.align_offset(UNIT).min(to.len());
     let (head, rest) = to.split_at_mut(first);

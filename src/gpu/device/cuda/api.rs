@@ -1,4 +1,4 @@
-//! The functions of the driver's library, and what their error codes mean.
+//! The functions of the driver's library, and the meaning of their error codes.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -22,7 +22,7 @@ impl Raw {
     pub const NULL: Self = Self(std::ptr::null_mut());
 }
 
-/// Declares a library's functions: those that it must have, and those that newer versions have.
+/// Declares a library's functions: the required ones, and those that only newer versions have.
 macro_rules! functions {
     (
         $(#[$doc:meta])* $library:ident;
@@ -152,8 +152,8 @@ const NO_DEVICE: c_int = 100;
 const LAUNCH_OUT_OF_RESOURCES: c_int = 701;
 pub(super) const NOT_READY: c_int = 600;
 
-/// Errors after which the context is unusable, and what made it so: the driver ends, the GPU has failed or gone, or a
-/// kernel has done what it must not.
+/// Errors after which the context is unusable: the driver is shutting down, the GPU has failed or gone, or a kernel has
+/// made an illegal access.
 const LOST: [c_int; 18] = [
     4,   // DEINITIALIZED
     46,  // DEVICE_UNAVAILABLE
@@ -250,7 +250,7 @@ impl Cuda {
 
     pub fn device_name(&self, device: c_int) -> Result<String, DeviceError> {
         let mut name = [0u8; 256];
-        // SAFETY: the call writes at most so many bytes, and ends them with a 0.
+        // SAFETY: the call writes at most `name.len()` bytes, and ends them with a 0.
         let code = unsafe {
             (self.cuDeviceGetName)(name.as_mut_ptr().cast(), name.len() as c_int, device)
         };
@@ -283,12 +283,12 @@ impl Cuda {
         (code == SUCCESS).then_some(uuid)
     }
 
-    /// Interprets what a call returned.
+    /// Interprets the result of a call.
     pub fn check(&self, call: &str, code: c_int) -> Result<(), DeviceError> {
         self.check_for(call, code, 0)
     }
 
-    /// Interprets what a call returned that may reserve `bytes` bytes.
+    /// Interprets the result of a call that may reserve `bytes` bytes.
     pub fn check_for(&self, call: &str, code: c_int, bytes: u64) -> Result<(), DeviceError> {
         match code {
             SUCCESS => Ok(()),
@@ -299,7 +299,7 @@ impl Cuda {
         }
     }
 
-    /// Whether a call says that it knows no parameter with such a number.
+    /// Whether the code says that the function has no parameter of this number.
     pub fn is_invalid(code: c_int) -> bool {
         code == INVALID_VALUE
     }

@@ -1,4 +1,4 @@
-//! Sleeping until a kernel has counted up a word, and memory that kernels and the host see at once.
+//! Sleeping until a kernel increments a word, and memory that kernels and the host share.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::gpu::device::in_order::{Mapped, Shared};
 use crate::gpu::device::visible::{Bell, VisibleMemory};
 use crate::gpu::device::{BufferId, DeviceError};
 
-/// How many streams must be able to run side by side: those of decoders, of uploads, of the bell and of the kernel.
+/// How many streams must be able to run at once: those of decoders, uploads, the bell and the kernel.
 const CONNECTIONS: u32 = 32;
-/// The environment variable that says how many do; CUDA looks at it once, at the start.
+/// The environment variable that sets how many streams run at once. CUDA reads it once, at the start.
 const MAX_CONNECTIONS: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 
 /// Wakes a thread when a word of the device goes up.
 ///
-/// The device itself looks at the word: a stream waits for it, and a thread sleeps on an event behind that.
+/// The device itself watches the word: a stream waits for the value, and a thread sleeps on an event behind that wait.
 pub(super) struct CudaBell {
     counter: Arc<Buffer>,
     waiting: Stream,
@@ -27,7 +27,7 @@ pub(super) struct CudaBell {
 type WaitValue = unsafe extern "C" fn(Raw, u64, u32, u32) -> std::ffi::c_int;
 
 impl CudaBell {
-    /// A bell for the first word of a buffer; `None` if the driver has no such waits.
+    /// A bell for the first word of a buffer; `None` if the driver lacks such waits.
     pub fn new(
         shared: &Shared<CudaDriver>,
         counter: BufferId,
@@ -57,7 +57,7 @@ impl Bell for CudaBell {
     }
 }
 
-/// Allocates `bytes` bytes of host memory that running kernels see.
+/// Allocates `bytes` bytes of host memory, shared with running kernels.
 pub(super) fn visible_memory(
     shared: &Arc<Shared<CudaDriver>>,
     bytes: usize,
@@ -73,6 +73,6 @@ pub(super) fn visible_memory(
     let at = pinned.at();
     let buffer = Buffer::of_caller(&shared.driver.context, address);
     let owner = Mapped::new(shared, pinned, buffer, bytes as u64);
-    // SAFETY: the memory is pinned, and so at the beginning of a page; initialised; and the owner's alone.
+    // SAFETY: the memory is pinned, so it begins at a page; it is initialised and belongs to the owner alone.
     Ok(unsafe { VisibleMemory::new(at, bytes, owner.buffer(), Box::new(owner)) })
 }

@@ -30,8 +30,8 @@ pub struct CudaDevice {
 }
 
 impl CudaDevice {
-    /// Opens the device that CUDA gives this number, in its primary context: the one that CUDA's runtime uses, and
-    /// PyTorch and CuPy with it.
+    /// Opens the device with this CUDA number, in its primary context, which CUDA's runtime uses, and so do PyTorch and
+    /// CuPy.
     ///
     /// # Errors
     /// Fails if there is no such device, or if driver or compiler are missing.
@@ -62,9 +62,9 @@ impl CudaDevice {
         Ok(Self { shared: Arc::new(Shared::new(driver)), stream: None })
     }
 
-    /// The same device, working in a stream of the caller's: its queues run their work behind what the stream has been
-    /// given before, and the caller's later work in the stream runs behind theirs. Buffers and compiled kernels are the
-    /// same as this device's.
+    /// The same device, working in a stream of the caller's: its queues run their work behind the stream's earlier
+    /// work, and the caller's later work in the stream runs behind theirs. Buffers and compiled kernels are the same as
+    /// this device's.
     ///
     /// # Safety
     /// `stream` is a valid `CUstream` or `cudaStream_t` of the device's primary context, and stays valid while the new
@@ -142,7 +142,7 @@ impl Device for CudaDevice {
     unsafe fn import(&self, buffer: NativeBuffer) -> Result<BufferId, DeviceError> {
         match buffer {
             NativeBuffer::Cuda { address, bytes } => {
-                // SAFETY: the caller promises that it is valid memory of so many bytes.
+                // SAFETY: the caller promises that it is valid memory of `bytes` bytes.
                 unsafe { self.import_address(address, bytes) }
             }
             _ => Err(DeviceError::Unsupported("the buffer is not one of CUDA".into())),

@@ -1,4 +1,4 @@
-//! The context, and objects that belong to it: released when dropped.
+//! The context and its objects, released when dropped.
 //!
 //! Errors on release are ignored: they happen only when the object or its whole context is already gone.
 
@@ -10,20 +10,20 @@ use crate::gpu::device::DeviceError;
 use crate::gpu::device::in_order::Pinned;
 use crate::sync::Mutex;
 
-/// A device's primary context, which this process's users of the device share.
+/// A device's primary context, which all users of the device in this process share.
 #[derive(Debug)]
 pub(in crate::gpu::device) struct Context {
     pub(super) cuda: &'static Cuda,
     device: c_int,
     raw: Raw,
-    /// Events without times that nobody uses: to make one and to destroy it costs two turns in the driver.
+    /// Unused events without times. Creating and destroying one would take the driver's lock twice.
     events: Mutex<Vec<Raw>>,
 }
 
 /// How many events are kept for later.
 const KEPT_EVENTS: usize = 256;
 
-/// The context is current on this thread. When dropped, the caller's is again, if it was another.
+/// Keeps the context current on this thread. Dropping it restores the caller's context, if that was another.
 pub(super) struct Current<'c>(Option<&'c Context>);
 
 impl Context {
@@ -44,13 +44,13 @@ impl Context {
         self.events.lock()
     }
 
-    /// Makes the context current on this thread for as long as the result lives.
+    /// Makes the context current on this thread while the result lives.
     pub(super) fn enter(&self) -> Result<Current<'_>, DeviceError> {
         let mut current = Raw::NULL;
         // SAFETY: there is room for the result.
         let code = unsafe { (self.cuda.cuCtxGetCurrent)(&raw mut current) };
         self.cuda.check("cuCtxGetCurrent", code)?;
-        // The driver takes turns to make one current, and not to look.
+        // Making a context current takes the driver's lock; looking does not.
         if current == self.raw {
             return Ok(Current(None));
         }
@@ -62,11 +62,11 @@ impl Context {
 
     /// Makes the context current on this thread, which is ours, until it ends.
     pub(super) fn stay(&self) {
-        // SAFETY: the context is valid while `self` lives. If the call fails, each later one does more.
+        // SAFETY: the context is valid while `self` lives. If the call fails, `enter` does more each time.
         unsafe { (self.cuda.cuCtxSetCurrent)(self.raw) };
     }
 
-    /// Memory of the device that is free now, and all of it, in bytes.
+    /// The device's free memory now, and its total memory, in bytes.
     pub(super) fn memory(&self) -> Result<(u64, u64), DeviceError> {
         let _current = self.enter()?;
         let (mut free, mut total) = (0, 0);
@@ -151,7 +151,7 @@ struct OneEvent {
 }
 
 impl OneEvent {
-    /// Records an event behind what `stream` has been given so far. The context is current.
+    /// Records an event behind the work queued in `stream` so far. The context is current.
     fn record(stream: &Stream, flags: u32) -> Result<Self, DeviceError> {
         let context = Arc::clone(&stream.0.context);
         let kept = if flags == api::EVENT_WITHOUT_TIME { context.events().pop() } else { None };
@@ -191,7 +191,7 @@ impl Drop for OneEvent {
 pub(super) struct BlockingEvent(OneEvent);
 
 impl BlockingEvent {
-    /// Records it behind what `stream` has been given so far. The context is current.
+    /// Records it behind the work queued in `stream` so far. The context is current.
     pub(super) fn record(stream: &Stream) -> Result<Self, DeviceError> {
         let flags = api::EVENT_BLOCKING_SYNC | api::EVENT_WITHOUT_TIME;
         Ok(Self(OneEvent::record(stream, flags)?))
@@ -206,7 +206,7 @@ impl BlockingEvent {
     }
 }
 
-/// The end of a command, and the beginning of one that is timed.
+/// The end of a command, and if it is timed, its beginning.
 #[derive(Clone)]
 pub(in crate::gpu::device) struct Event(Arc<Recorded>);
 
@@ -230,14 +230,14 @@ impl Event {
         Ok(Self(Arc::new(Recorded { stream: stream.clone(), start, end })))
     }
 
-    /// The end of what `stream` has been given so far, to be [recorded](Self::record) when it matters. Threads take turns
-    /// in the driver, so calls for the events of commands that others follow would cost as much as the commands.
+    /// The end of the work queued in `stream` so far, [recorded](Self::record) only when needed. Each call takes the
+    /// driver's lock, so an event for every command would cost as much as the commands.
     pub(super) fn later(stream: &Stream) -> Self {
         let end = OnceLock::new();
         Self(Arc::new(Recorded { stream: stream.clone(), start: None, end }))
     }
 
-    /// Records it behind what the stream has been given by now, unless it is recorded.
+    /// Records it behind the work queued in the stream by now, unless it is recorded already.
     pub(super) fn record(&self) -> Result<(), DeviceError> {
         self.recorded().map(drop)
     }
@@ -252,7 +252,7 @@ impl Event {
         Ok(end.get_or_init(|| event))
     }
 
-    /// Whether it has ended. Records it, if that has not been done.
+    /// Whether it has ended. Records it first, if it is not recorded.
     pub(super) fn has_ended(&self) -> Result<bool, DeviceError> {
         let end = self.recorded()?;
         let context = &end.context;
@@ -367,8 +367,8 @@ impl CudaPinned {
 impl Pinned for CudaPinned {
     fn bytes(&self) -> &[u8] {
         // SAFETY: the memory is there while `self` lives, is initialised, and is written only through `&mut self`. A
-        // command could still write to it only if nobody waited for that command, which the documentation of
-        // `HostMemory` warns about.
+        // command can still write to it only if its wait timed out, and the documentation of `HostMemory` warns about
+        // that.
         unsafe { std::slice::from_raw_parts(self.at, self.len) }
     }
 
@@ -398,7 +398,7 @@ impl Function {
     /// Loads a program and its entry point.
     ///
     /// # Safety
-    /// The program is one that CUDA's compiler has made, unchanged. PTX ends with a 0.
+    /// The program is unchanged output of CUDA's compiler. PTX ends with a 0.
     pub(super) unsafe fn load(
         context: &Arc<Context>,
         program: &[u8],
@@ -436,10 +436,10 @@ impl Function {
         Ok(value)
     }
 
-    /// Has a multiprocessor that runs it set aside half of the shared memory that it can have; the rest is cache. By default
-    /// it sets aside what the kernel needs. But it runs two kernels side by side only if it sets aside as much for one as for
-    /// the other. With 24 batches at a time, an H200 compresses 7% faster at level 3 if all their kernels ask for half, and
-    /// 10% slower if only some do. A kernel that runs alone is up to 3% slower with half.
+    /// Makes multiprocessors that run this function set aside half of their memory as shared memory; the rest is cache.
+    /// By default they set aside what the kernel needs. But a multiprocessor runs two kernels side by side only if both
+    /// need the same split. With 24 batches at a time, an H200 compresses 7% faster at level 3 if all their kernels ask
+    /// for half, and 10% slower if only some do. A kernel that runs alone is up to 3% slower with half.
     pub(super) fn set_half_aside(&self) -> Result<(), DeviceError> {
         let cuda = self.context.cuda;
         let Some(set) = cuda.cuFuncSetAttribute else { return Ok(()) };

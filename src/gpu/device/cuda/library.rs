@@ -1,4 +1,4 @@
-//! Where the libraries of CUDA may be.
+//! Places where CUDA's libraries may be.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ const VERSIONS: [i32; 3] = [13, 12, 11];
 /// The variable that names the compiler's library.
 pub(super) const NVRTC: &str = "PZ_NVRTC";
 
-/// What the places of libraries depend on.
+/// The environment that the places depend on.
 pub(super) struct Surroundings<'e> {
     /// Environment variables.
     pub variable: &'e dyn Fn(&str) -> Option<OsString>,
@@ -73,8 +73,8 @@ fn toolkits(around: &Surroundings<'_>) -> Vec<PathBuf> {
     roots.flat_map(|root| parts.iter().map(move |part| root.join(part))).collect()
 }
 
-/// Folders of libraries in the packages of Python installations: of the active environment, of those on the search
-/// path, of the user, and of the system.
+/// Library folders in Python's packages: of the active environment, of installations on the search path, of the user,
+/// and of the system.
 fn packages(around: &Surroundings<'_>) -> Vec<PathBuf> {
     let path = |name: &str| (around.variable)(name).map(PathBuf::from);
     let mut roots: Vec<PathBuf> =
@@ -150,7 +150,7 @@ mod tests {
     fn the_compiler_is_looked_for_where_it_may_be() {
         let system = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"];
         assert_eq!(found(14, &[], &[]), system);
-        // A compiler that is newer than the driver makes programs that the driver may not load.
+        // The driver may refuse programs of a compiler that is newer than itself.
         assert_eq!(found(12, &[], &[]), system[1..]);
         assert_eq!(found(12, &[("PZ_NVRTC", "/x/libnvrtc.so")], &[]), ["/x/libnvrtc.so"]);
         let files = [

@@ -3,15 +3,15 @@
 //! Kernels are the files in OpenCL C: see [`cuda_source`](crate::gpu::model::cuda_source). The compiler is NVRTC, which
 //! does not come with the driver, but with the CUDA toolkit, with PyTorch and CuPy, and alone from PyPI.
 //!
-//! Devices use the primary context, as CUDA's runtime does. So a pointer of PyTorch's or CuPy's can be imported, and a
-//! device can work in a stream of theirs.
+//! Devices use the primary context, as CUDA's runtime does. So pz can import pointers of PyTorch and CuPy, and work in
+//! their streams.
 //!
 //! | module | |
 //! |---|---|
-//! | `api` | the functions of the driver's library, and what their error codes mean |
+//! | `api` | the functions of the driver's library, and the meaning of their error codes |
 //! | `handle` | the context, streams, events, and memory: objects that are released when dropped |
 //! | `device` | an open device, and the caller's buffers and streams |
-//! | `bell` | waking a thread from a kernel, and memory that both see at once |
+//! | `bell` | waking a thread from a kernel, and memory that both share |
 //! | `driver` | the calls that in-order queues make |
 //! | `nvrtc` | the compiler |
 //! | `library` | where libraries may be |
@@ -49,7 +49,7 @@ const REMEDY: &str = "install the driver of your NVIDIA GPU";
 const REMEDY_FOR_COMPILER: &str = "install the CUDA toolkit, or NVRTC alone ('pip install nvidia-cuda-nvrtc-cu12'), or set PZ_NVRTC to the path of \
      its library";
 
-/// GPUs have the instructions that teams use from this compute capability on.
+/// The lowest compute capability with the instructions that teams use.
 const PTX_TEAMS_FROM: i32 = 8;
 
 /// A device that could be opened.
@@ -132,7 +132,7 @@ impl Found {
             kind: if attribute(api::INTEGRATED)? != 0 { Kind::Integrated } else { Kind::Discrete },
             memory,
             memory_source,
-            // CUDA has no limit. This is the one of NVIDIA's OpenCL, with which the kernels have been tested.
+            // CUDA has no limit. This is the limit of NVIDIA's OpenCL, with which the kernels have been tested.
             max_buffer: total / 4,
             local_memory: positive(api::MAX_SHARED_MEMORY_PER_BLOCK)?,
             max_workgroup: positive(api::MAX_THREADS_PER_BLOCK)?,
@@ -143,7 +143,7 @@ impl Found {
         Ok(Self { cuda, ordinal, compiler, limits })
     }
 
-    /// Makes the device's primary context, or takes part in it.
+    /// Creates the device's primary context, or joins it.
     fn context(&self) -> Result<Arc<Context>, DeviceError> {
         let device = self.cuda.device(self.ordinal)?;
         Ok(Arc::new(Context::primary(self.cuda, device)?))

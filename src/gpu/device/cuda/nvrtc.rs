@@ -180,7 +180,7 @@ impl Compiler {
             format!("--gpu-architecture={kind}_{}", self.architecture),
             "--device-as-default-execution-space".into(),
             "--std=c++17".into(),
-            // Much is unused in one program or another.
+            // Every program leaves some shared code unused.
             "--disable-warnings".into(),
         ];
         if let (Some(most), Teams::Ptx) = (max_registers(defines), limits.teams) {
@@ -222,7 +222,7 @@ impl Compiler {
         };
         check("nvrtcCreateProgram", code)?;
         let program = Program(program, functions);
-        // SAFETY: the program is valid, and the options are so many texts that end with a 0.
+        // SAFETY: the program is valid, and each of the `options.len()` texts ends with a 0.
         let code = unsafe {
             (functions.nvrtcCompileProgram)(program.0, options.len() as c_int, options.as_ptr())
         };
@@ -241,7 +241,7 @@ impl Compiler {
             .ok_or_else(|| DeviceError::Failed(format!("NVRTC gave no program for kernel {stem}")))
     }
 
-    /// What a pair of functions gives: one tells the size, the other the bytes.
+    /// The result of a pair of functions: one returns the size, the other the bytes.
     fn bytes(&self, program: &Program<'_>, (size_of, get): (SizeOf, Get)) -> Option<Vec<u8>> {
         let mut size = 0;
         // SAFETY: the program is valid, and there is room for the result.
@@ -250,7 +250,7 @@ impl Compiler {
             return None;
         }
         let mut bytes = vec![0u8; size];
-        // SAFETY: the program is valid, and there is room for as many bytes as it has told.
+        // SAFETY: the program is valid, and there is room for `size` bytes.
         let code = unsafe { get(program.0, bytes.as_mut_ptr().cast()) };
         (code == SUCCESS).then_some(bytes)
     }
@@ -259,7 +259,8 @@ impl Compiler {
 type SizeOf = unsafe extern "C" fn(Raw, *mut usize) -> c_int;
 type Get = unsafe extern "C" fn(Raw, *mut c_char) -> c_int;
 
-/// What to compile for to run on `wanted`: that itself, or the newest that is older, whose PTX the driver compiles.
+/// The architecture to compile for, to run on `wanted`: itself, or else the newest older one, from whose PTX the driver
+/// compiles.
 fn target(architectures: &[i32], wanted: i32) -> Option<i32> {
     architectures.iter().copied().filter(|architecture| *architecture <= wanted).max()
 }

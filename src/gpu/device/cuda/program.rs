@@ -17,7 +17,7 @@ use crate::gpu::model::plan::{Plan, Run};
 #[derive(Default)]
 pub(super) struct CudaPrograms(Programs<(ProgramKey, &'static str), Function>);
 
-/// What a program is compiled from.
+/// The inputs of a program's compilation.
 struct Wanted<'d> {
     kernel: &'static Kernel,
     entry: &'static str,
@@ -49,7 +49,7 @@ impl CudaPrograms {
         if i64::from(threads) > i64::from(most) {
             return Err(too_large(limits, (kernel, entry), threads, most as u64));
         }
-        // The driver reads as many parameters as the kernel has, however many there are.
+        // The driver reads as many parameters as the kernel has, however many we pass.
         let given = work.buffers.iter().map(|_| 8).chain(work.args.iter().map(|_| 4));
         match function.parameters() {
             Some(sizes) if !sizes.iter().copied().eq(given) => Err(DeviceError::Failed(format!(

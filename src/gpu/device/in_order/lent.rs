@@ -1,8 +1,8 @@
 //! Pinned memory that the queues of a device use in turns.
 //!
-//! A queue fills much memory at once, uploads it, and needs it no more, long before the work is done that it uploaded it for.
-//! So few pieces serve many queues. Little memory is made, which takes long, and what was used last comes first: it lies in
-//! the processor's caches, to which data is written twice as fast as to memory.
+//! A queue fills a large piece, uploads it, and is done with it long before the work on the data ends. So a few pieces
+//! serve many queues, which saves slow pinning. The piece used last is lent first: it is still in the processor's
+//! caches, where writes are twice as fast as to memory.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -18,7 +18,7 @@ pub(super) struct Lent<D: Driver>(Mutex<State<D>>);
 struct State<D: Driver> {
     /// How many queues there are.
     queues: usize,
-    /// Those used last come last, each with the stream that may still upload it.
+    /// In order of use, the most recent last, each with the stream that may still upload it.
     pieces: Vec<(Piece<D>, Arc<D::Stream>)>,
 }
 
@@ -33,18 +33,18 @@ impl<D: Driver> Lent<D> {
         self.0.lock()
     }
 
-    /// How many there are.
+    /// The number of pieces.
     #[cfg(all(test, feature = "opencl"))]
     pub fn pieces(&self) -> usize {
         self.lock().pieces.len()
     }
 
-    /// Notes that there is one more queue.
+    /// Counts a new queue.
     pub fn enter(&self) {
         self.lock().queues += 1;
     }
 
-    /// Notes that there is one less, which has nothing in hand. Releases the pieces that there are too many of.
+    /// Notes that a queue, which holds no piece, has ended. Releases surplus pieces.
     pub fn leave(&self, driver: &D) {
         let mut state = self.lock();
         state.queues = state.queues.saturating_sub(1);
@@ -55,8 +55,8 @@ impl<D: Driver> Lent<D> {
         drop(released);
     }
 
-    /// A piece of at least `bytes` bytes, which nothing uses. Makes one only if all such pieces are with other queues: for up
-    /// to `ahead` bytes. `None` if there is no memory for it.
+    /// An unused piece of at least `bytes` bytes. Pins a new one, of up to `ahead` bytes, only if other queues hold all
+    /// such pieces. `None` if there is no memory for it.
     ///
     /// # Errors
     /// If the device fails, or another queue's upload does not end in time.
@@ -74,13 +74,13 @@ impl<D: Driver> Lent<D> {
             let (mut piece, stream) = state.pieces.remove(at);
             drop(state);
             if let Err(error) = piece.wait(driver, until) {
-                // It may still be read.
+                // The device may still read it.
                 self.give_back(piece, &stream);
                 return Err(error);
             }
             return Ok(Some(piece));
         }
-        // A shorter one makes room.
+        // Release a shorter one to make room.
         let shorter = state.pieces.pop_if(|(piece, _)| piece.is_free(driver).unwrap_or(true));
         drop(state);
         drop(shorter);

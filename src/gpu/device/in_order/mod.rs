@@ -1,11 +1,11 @@
-//! Queues of drivers that run commands in order and tell through events when each has ended: OpenCL and CUDA.
+//! Queues of drivers that run commands in order and report the end of each through an event: OpenCL and CUDA.
 //!
-//! A [`Driver`] holds the calls to one such interface. Everything else about its queues is here: what may be abandoned,
-//! what must then be kept, and how data gets to a device and back.
+//! A [`Driver`] holds the calls to one such interface. Everything else about its queues is here: when work is
+//! abandoned, what must then stay allocated, and how data gets to a device and back.
 //!
 //! | module | |
 //! |---|---|
-//! | `shared` | what a device shares with its queues: its buffers, and the objects that it cannot release yet |
+//! | `shared` | state that a device shares with its queues: buffers, and objects that it cannot release yet |
 //! | `queue` | an in-order queue |
 //! | `staging` | pinned host memory for all copies, except those of pinned memory that the caller holds |
 
@@ -31,16 +31,16 @@ pub(super) use staging::{PIECE, PIECES};
 
 /// An open device of an interface: its calls, without a policy of their own.
 ///
-/// All objects may be used and dropped on any thread. Dropping an object releases it; if work may still use it, that is
-/// the owner's fault.
+/// All objects may be used and dropped on any thread. Dropping an object releases it; its owner makes sure that no work
+/// uses it any more.
 pub(super) trait Driver: Send + Sync + Sized + 'static {
     /// A buffer of the device.
     type Buffer: Send + Sync;
     /// An in-order queue of commands.
     type Stream: Send + Sync;
-    /// A reference to an event, which tells whether a command and all earlier ones of its stream have ended.
+    /// A reference to an event, which reports whether a command and all earlier ones of its stream have ended.
     type Event: Clone + Send + Sync;
-    /// Host memory that the device copies quickly and that other commands need not wait for.
+    /// Host memory that the device copies quickly and without blocking other commands.
     type Pinned: Pinned;
     /// An entry point, ready to run. Each queue has its own.
     type Kernel: Send;
@@ -55,7 +55,7 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
     ///
     /// # Safety
     /// Stream and buffer are of this device, and the range is within the buffer. `from` stays valid and unchanged until
-    /// the event tells that the copy has ended.
+    /// the event reports the end of the copy.
     unsafe fn upload(
         &self,
         stream: &Self::Stream,
@@ -66,8 +66,8 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
     /// Starts a copy from a buffer, from byte `offset` on.
     ///
     /// # Safety
-    /// Stream and buffer are of this device, and the range is within the buffer. `into` stays valid, and nobody uses
-    /// it, until the event tells that the copy has ended.
+    /// Stream and buffer are of this device, and the range is within the buffer. `into` stays valid and unused until
+    /// the event reports the end of the copy.
     unsafe fn download(
         &self,
         stream: &Self::Stream,
@@ -101,7 +101,7 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
     /// The entry point that `work` names, compiled if it is not compiled yet.
     fn kernel(&self, work: &Dispatch<'_>) -> Result<Self::Kernel, DeviceError>;
 
-    /// Has the device's units divide their memory for this kernel as for others that run beside it.
+    /// Makes the device's units split their memory for this kernel as for the kernels that run beside it.
     fn set_beside_others(&self, kernel: &Self::Kernel) -> Result<(), DeviceError> {
         let _ = kernel;
         Ok(())
@@ -128,9 +128,9 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
         timed: bool,
     ) -> Result<Self::Event, DeviceError>;
 
-    /// Waits until no other kernel of this process runs, where a driver cannot run one beside another. Its queues keep
-    /// what is returned while their kernel runs, and leave the events of kernels in it that they have given up: whoever
-    /// comes next waits for these first.
+    /// Where a driver cannot run two kernels at once, waits until no other kernel of this process runs. A queue holds
+    /// the returned turn while its kernel runs, and adds the events of kernels that it abandons: the next holder waits
+    /// for these first.
     ///
     /// # Errors
     /// [`DeviceError::TimedOut`] if such a kernel still runs at `until`.
@@ -138,8 +138,8 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
         Ok(None)
     }
 
-    /// Pins down `event`, which is that of the newest command of its stream, and has the device begin the command: whether it
-    /// has ended then no longer depends on later commands.
+    /// Fixes `event`, the event of the stream's newest command, and starts the command. From then on,
+    /// [`Self::has_ended`] does not depend on later commands.
     ///
     /// # Errors
     /// If the device fails.
@@ -147,14 +147,14 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Whether the command of `event` has ended. Unless the event is that of a download, timed or [marked](Self::mark), this
-    /// may wait for commands that have been queued since.
+    /// Whether the command of `event` has ended. For an event that is neither of a download, nor timed, nor
+    /// [marked](Self::mark), this may wait for commands that were queued later.
     ///
     /// # Errors
     /// Fails if the command has failed.
     fn has_ended(&self, event: &Self::Event) -> Result<bool, DeviceError>;
 
-    /// How long the timed kernel took whose end is `event`. It has ended.
+    /// The duration of the timed kernel of `event`, which has ended.
     fn time(&self, event: &Self::Event) -> Result<Duration, DeviceError>;
 
     /// Waits for the command of `event`. This polls, because calls that wait have no timeout.
@@ -162,7 +162,7 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
     /// # Errors
     /// [`DeviceError::TimedOut`], or the error of the command.
     fn wait(&self, event: &Self::Event, until: Deadline) -> Result<(), DeviceError> {
-        /// A sleeping thread wakes about this much too late, so shorter waits spin.
+        /// A sleeping thread wakes about this much too late, so the first part of a wait spins.
         const AWAKE: Duration = Duration::from_micros(60);
         let start = Instant::now();
         while !self.has_ended(event)? {
@@ -181,7 +181,7 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
     }
 }
 
-/// One's turn to run a kernel, with the events of kernels that were given up; `None` where nobody takes turns.
+/// A queue's turn to run a kernel, with the events of abandoned kernels; `None` where queues need no turns.
 pub(super) type Turn<D> = Option<MutexGuard<'static, Vec<<D as Driver>::Event>>>;
 
 /// Pinned host memory, all of which is initialised.
@@ -189,7 +189,7 @@ pub(super) trait Pinned: Send + Sync {
     /// The memory. Before reading what a command wrote there, wait for the command.
     fn bytes(&self) -> &[u8];
 
-    /// The same, to write to.
+    /// The memory, for writing.
     fn bytes_mut(&mut self) -> &mut [u8];
 
     /// The addresses of the memory.

@@ -93,8 +93,8 @@ impl<D: Driver> InFlight<D> {
         Ok(at)
     }
 
-    /// Copies what `fill` puts into pinned memory: our own if that is long enough, or else memory that is lent. If there is
-    /// none, it goes through our own in pieces.
+    /// Has `fill` write to pinned memory, our own piece if it is long enough, or else a lent one, and uploads that.
+    /// Without either, the data goes through our own pieces.
     fn write_with(
         &mut self,
         shared: &Shared<D>,
@@ -123,7 +123,7 @@ impl<D: Driver> InFlight<D> {
         self.last = Some(event.clone());
         piece.is_used_by(event.clone());
         let marked = driver.mark(&event);
-        // Even then: the copy may have begun.
+        // Also after an error: the copy may have begun.
         if let Some(piece) = lent {
             self.longest = self.longest.max(piece.len());
             shared.lent.give_back(piece, &self.stream);
@@ -146,7 +146,7 @@ impl<D: Driver> InFlight<D> {
         self.finish(driver, until)
     }
 
-    /// Starts to copy `bytes` bytes, no more than a piece, for a read of the same bytes.
+    /// Starts to copy `bytes` bytes, no more than a piece, for a later read of the same bytes.
     fn read_ahead(
         &mut self,
         driver: &D,
@@ -163,7 +163,7 @@ impl<D: Driver> InFlight<D> {
         Ok(())
     }
 
-    /// Starts to copy `bytes` bytes, no more than a piece, to the piece for downloads with the number `slot`.
+    /// Starts to copy `bytes` bytes, no more than a piece, to download piece `slot`.
     fn download(
         &mut self,
         driver: &D,
@@ -251,7 +251,7 @@ impl<D: Driver> InFlight<D> {
         self.last = Some(event.clone());
         if let Some(mut given_up) = turn {
             match shared.driver.wait(&event, until) {
-                // Whoever needs the result finds out.
+                // The call that needs the result reports the timeout.
                 Err(DeviceError::TimedOut) => given_up.push(event),
                 outcome => outcome?,
             }
@@ -259,7 +259,7 @@ impl<D: Driver> InFlight<D> {
         Ok(())
     }
 
-    /// Goes on in a stream that can time kernels, if the present one cannot.
+    /// Switches to a stream that can time kernels, if the current one cannot.
     fn begin_timing(&mut self, driver: &D, until: Deadline) -> Result<(), DeviceError> {
         if let Some(stream) = driver.timing_stream()? {
             self.finish(driver, until)?;
@@ -307,7 +307,7 @@ impl<D: Driver> InOrderQueue<D> {
         result
     }
 
-    /// The same for an operation that may change what is read ahead.
+    /// The same for an operation that may change the bytes read ahead.
     fn command<T>(
         &mut self,
         action: impl FnOnce(&mut InFlight<D>, &Shared<D>, Deadline) -> Result<T, DeviceError>,
@@ -484,7 +484,7 @@ impl<D: Driver> Queue for InOrderQueue<D> {
         work.max_pieces = if is_fixed { 1 } else { PIECES };
         let is_short = work.in_place.as_ref().is_none_or(|piece| piece.len() < work.longest);
         if is_fixed && work.longest > 0 && is_short {
-            // What it has borrowed so far it will need when nothing can be made.
+            // Borrow now a piece as long as any so far: later none can be pinned.
             work.in_place = None;
             let Shared { lent, driver, .. } = &*self.shared;
             let until = Deadline::after(self.deadline, driver.limits());

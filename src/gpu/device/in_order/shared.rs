@@ -20,7 +20,7 @@ pub(in crate::gpu::device) struct Shared<D: Driver> {
     pinned: RwLock<BTreeMap<usize, usize>>,
     next: AtomicU64,
     given_up: Mutex<GivenUp<D>>,
-    /// Pinned memory for whatever queue has much to upload.
+    /// Pinned memory for any queue with much to upload.
     pub(super) lent: Lent<D>,
     // Dropped last, because the objects above belong to it.
     pub driver: D,
@@ -43,12 +43,12 @@ pub(in crate::gpu::device) struct InFlight<D: Driver> {
     /// The newest command. The stream is in order, so when this has ended, all have.
     pub last: Option<D::Event>,
     pub(super) uploads: Uploads<D>,
-    /// For what is filled in place, where that is not [lent](Lent).
+    /// For data that is filled in place, if the piece is not [lent](Lent).
     pub(super) in_place: Option<Piece<D>>,
     /// Length of the longest piece that was lent.
     pub(super) longest: usize,
     pub(super) downloads: Vec<Piece<D>>,
-    /// What is being copied to the first of these before it is asked for: buffer, offset and bytes.
+    /// The range being copied to the first download piece ahead of its read: buffer, offset and bytes.
     pub(super) ahead: Option<(BufferId, u64, u64)>,
     /// The most pieces of pinned memory to make in each direction.
     pub(super) max_pieces: usize,
@@ -92,8 +92,8 @@ impl<D: Driver> InFlight<D> {
     }
 }
 
-/// Abandoned work that may still be running, and the buffers it may use. Releasing them could block forever, so they
-/// are kept until the work has ended.
+/// Abandoned work that may still be running, and the buffers it may use. Releasing these could block forever, so they
+/// stay until the work has ended.
 struct GivenUp<D: Driver> {
     work: Vec<InFlight<D>>,
     buffers: Vec<Memory<D>>,
@@ -119,7 +119,7 @@ impl<D: Driver> Shared<D> {
         }
     }
 
-    /// Takes a buffer in, and returns its name.
+    /// Adds a buffer and returns its name.
     pub fn enter(&self, memory: Memory<D>) -> BufferId {
         let id = BufferId(self.next.fetch_add(1, Ordering::Relaxed));
         self.buffers.write().insert(id, memory);
@@ -174,7 +174,7 @@ impl<D: Driver> Shared<D> {
         before.is_some_and(|(_, end)| start + bytes.len() <= *end)
     }
 
-    /// Pieces of pinned memory that are lent to queues, and that no queue holds.
+    /// The number of pieces for queues to borrow that no queue holds.
     #[cfg(all(test, feature = "opencl"))]
     pub fn lent_pieces(&self) -> usize {
         self.lent.pieces()

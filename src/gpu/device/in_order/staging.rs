@@ -1,9 +1,8 @@
-//! Pinned host memory that data in other memory is copied through on its way to and from a device.
+//! Pinned host memory, through which data in other memory travels to and from a device.
 //!
 //! Copies of pinned memory run at the full rate of the bus and do not block the thread. They also keep the driver away
-//! from the caller's memory: a copy that we abandon may still happen later. The only memory of a caller's that is
-//! copied directly is memory that we allocated for it ([`HostMemory`](crate::gpu::device::HostMemory)) and that allows
-//! for this.
+//! from the caller's memory: a copy that we abandon may still happen later. Only memory that we allocated for the
+//! caller ([`HostMemory`](crate::gpu::device::HostMemory)) is copied directly, because it allows for this.
 
 use std::sync::Arc;
 
@@ -57,7 +56,7 @@ impl<D: Driver> Drop for OfCaller<D> {
     }
 }
 
-/// Pinned memory that a running kernel and the host use at once, and the buffer as which kernels know it.
+/// Pinned memory that a running kernel and the host share, and the kernels' buffer for it.
 pub(in crate::gpu::device) struct Mapped<D: Driver> {
     /// `None` once it is leaked.
     pinned: Option<D::Pinned>,
@@ -104,7 +103,7 @@ impl<D: Driver> Piece<D> {
         Ok(Self { memory: driver.pin(bytes)?, busy: None })
     }
 
-    /// How many bytes there are.
+    /// The length in bytes.
     pub fn len(&self) -> usize {
         self.memory.range().len()
     }
@@ -155,7 +154,7 @@ impl<D: Driver> Uploads<D> {
         self.pieces.len()
     }
 
-    /// Returns a piece with free space, and where the space begins. Makes no more than `most` pieces.
+    /// Returns a piece with free space, and the start of the space. Makes no more than `most` pieces.
     pub fn place(
         &mut self,
         driver: &D,
@@ -170,7 +169,7 @@ impl<D: Driver> Uploads<D> {
         Ok((&mut self.pieces[self.current], self.used))
     }
 
-    /// Marks `bytes` bytes from that place on as used by `event`'s command.
+    /// Marks the next `bytes` bytes of the current piece as used by `event`'s command.
     pub fn take(&mut self, bytes: usize, event: D::Event) {
         self.pieces[self.current].is_used_by(event);
         self.used = (self.used + bytes).next_multiple_of(ALIGNMENT);
@@ -178,7 +177,7 @@ impl<D: Driver> Uploads<D> {
 
     /// Goes on to the next piece, or to a new one if that is busy and there are fewer than `most`.
     fn go_on(&mut self, driver: &D, most: usize, until: Deadline) -> Result<(), DeviceError> {
-        // From now on other commands follow those that use it.
+        // Later commands will follow those that use the piece, so fix its event now.
         self.pieces[self.current].busy.as_ref().map_or(Ok(()), |event| driver.mark(event))?;
         let next = (self.current + 1) % self.pieces.len();
         if !self.pieces[next].is_free(driver)? && self.pieces.len() < most {

@@ -1,4 +1,4 @@
-//! The calls to a device: what [`in_order`](crate::gpu::device::in_order) queues run.
+//! The device calls behind the queues of [`in_order`](crate::gpu::device::in_order).
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@
 //! | `driver` | the calls that in-order queues make |
 //! | `stream` | command queues, and the events of their commands |
 //! | `pinned` | pinned host memory |
-//! | `visible` | memory that running kernels and the host see at once |
+//! | `visible` | memory that running kernels and the host share |
 //! | `program` | compiled kernels |
 //!
 //! All calls to OpenCL are in this module.
@@ -49,7 +49,7 @@ pub const REMEDY: &str = if cfg!(target_os = "linux") {
     "install the driver of your GPU with its OpenCL part"
 };
 
-/// NVIDIA devices have the instructions that teams use from this compute capability on.
+/// The lowest compute capability of NVIDIA devices with the instructions that teams use.
 const PTX_TEAMS_FROM: u32 = 8;
 
 /// NVIDIA's error code for a kernel that accessed memory outside its buffers. The context is unusable afterwards.

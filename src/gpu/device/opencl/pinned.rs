@@ -86,8 +86,8 @@ impl ClPinned {
 impl Pinned for ClPinned {
     fn bytes(&self) -> &[u8] {
         // SAFETY: the memory is mapped while `self` lives, is initialised, and is written only through `&mut self`. A
-        // command could still write to it only if nobody waited for that command, which the documentation of
-        // `HostMemory` warns about.
+        // command can still write to it only if its wait timed out, and the documentation of `HostMemory` warns about
+        // that.
         unsafe { std::slice::from_raw_parts(self.at, self.len) }
     }
 

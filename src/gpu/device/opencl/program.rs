@@ -160,7 +160,7 @@ pub(super) fn workgroup_memory(
     // SAFETY: the program has just been made.
     let program = unsafe { Handle::owning(program, release_program) };
     let device = driver.device.id();
-    // That compiles in less time, and whatever the source declares counts.
+    // Without optimisation it compiles faster, and everything that the source declares counts.
     let options = CString::new("-cl-std=CL1.2 -cl-opt-disable").unwrap_or_default();
     build_program(program.raw(), &[device], &options, None, std::ptr::null_mut())
         .map_err(|code| failure("clBuildProgram", code))?;

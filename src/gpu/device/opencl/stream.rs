@@ -10,8 +10,8 @@ use super::failure_for;
 use super::handle::{Handle, Raw};
 use crate::gpu::device::DeviceError;
 
-/// A queue whose commands run in order. They begin when it is flushed. Threads take turns in the driver, so that to flush
-/// it for each command would cost as much as the command.
+/// A queue whose commands run in order, beginning when it is flushed. A flush takes the driver's lock, so flushing
+/// after each command would cost as much as the command.
 #[derive(Debug, Clone)]
 pub(in crate::gpu::device) struct ClStream(Arc<OneStream>);
 
@@ -64,7 +64,7 @@ impl ClEvent {
         self.0.handle.raw()
     }
 
-    /// Has the command begin when those before it have ended.
+    /// Makes sure that the command begins when those before it have ended.
     ///
     /// # Errors
     /// If the device fails.
@@ -78,11 +78,11 @@ impl ClEvent {
         Ok(())
     }
 
-    /// Whether the command has ended. Has it begin, if that has not been done.
+    /// Whether the command has ended. Starts it first, if it has not been flushed.
     ///
     /// # Errors
-    /// Fails if the command has failed. A driver that reserves memory on first use reports a lack of memory here, and does
-    /// not say for how many bytes.
+    /// Fails if the command has failed. A driver that reserves memory on first use reports a lack of memory here,
+    /// without the size.
     pub fn has_ended(&self) -> Result<bool, DeviceError> {
         self.begin()?;
         let status = event::get_event_info(self.raw(), CL_EVENT_COMMAND_EXECUTION_STATUS);

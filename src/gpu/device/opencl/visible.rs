@@ -1,8 +1,8 @@
-//! Memory that running kernels and the host see at once.
+//! Memory that running kernels and the host share.
 //!
-//! OpenCL 1.2 promises that for no memory. On a processor it is so all the same: a buffer that is mapped stays where it is,
-//! and kernels and the host share coherent caches. Of GPUs, NVIDIA's do not show a running kernel anything, and others have
-//! not been tried.
+//! OpenCL 1.2 promises this for no memory. It works on processors all the same: a mapped buffer stays in place, and
+//! kernels and the host share coherent caches. Running kernels on NVIDIA's GPUs do not see the host's writes; other
+//! GPUs are untested.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::gpu::device::in_order::{Mapped, Shared};
 use crate::gpu::device::visible::VisibleMemory;
 use crate::gpu::device::{DeviceError, Kind, Limits};
 
-/// Allocates `bytes` bytes of host memory that running kernels see.
+/// Allocates `bytes` bytes of host memory, shared with running kernels.
 pub(super) fn visible_memory(
     shared: &Arc<Shared<ClDriver>>,
     bytes: usize,
@@ -27,7 +27,7 @@ pub(super) fn visible_memory(
     let at = pinned.at();
     let buffer = pinned.buffer()?;
     let owner = Mapped::new(shared, pinned, buffer, bytes as u64);
-    // SAFETY: the memory is mapped and initialised, and the owner's alone. Drivers align buffers for their largest type, of
-    // 128 bytes.
+    // SAFETY: the memory is mapped and initialised, and belongs to the owner alone. Drivers align buffers for their
+    // largest type, of 128 bytes.
     Ok(unsafe { VisibleMemory::new(at, bytes, owner.buffer(), Box::new(owner)) })
 }

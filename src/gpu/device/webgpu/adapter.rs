@@ -5,7 +5,7 @@ use pollster::block_on;
 use super::*;
 use crate::gpu::device::{Kind, MemorySource, Teams};
 
-/// A device that is there, and has not been opened.
+/// A device that has been found but not opened.
 pub struct Found {
     adapter: wgpu::Adapter,
     limits: Limits,
@@ -20,7 +20,7 @@ pub fn devices() -> Result<Vec<Found>, DeviceError> {
         backends: wgpu::Backends::PRIMARY,
         flags: wgpu::InstanceFlags::DISCARD_HAL_LABELS,
         memory_budget_thresholds: wgpu::MemoryBudgetThresholds {
-            // A buffer that does not fit must fail; it must not silently move to the processor's slow memory.
+            // An allocation that does not fit must fail, not silently move to the processor's slow memory.
             for_resource_creation: Some(97),
             for_device_loss: None,
         },
@@ -70,7 +70,7 @@ impl Found {
         });
         let (device, queue) =
             block_on(requested).map_err(|error| DeviceError::Failed(error.to_string()))?;
-        // Only errors outside every scope get here, and no caller waits for them.
+        // Only errors outside every scope arrive here, and no caller waits for them.
         device.on_uncaptured_error(std::sync::Arc::new(|_| ()));
         WebGpuDevice::with_cache(device, queue, cache)
     }
@@ -136,7 +136,7 @@ pub(super) fn limits(
             .max_compute_invocations_per_workgroup
             .min(granted.max_compute_workgroup_size_x),
         teams: if is_team && features.contains(subgroups) { Teams::Subgroup } else { Teams::Local },
-        // WebGPU does not tell, so assume a number typical of the kind.
+        // WebGPU does not report this, so assume a number typical of the kind.
         compute_units: match kind {
             Kind::Discrete => 128,
             Kind::Integrated | Kind::Other => 16,

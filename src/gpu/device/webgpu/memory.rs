@@ -1,4 +1,4 @@
-//! How much memory a device has. WebGPU does not tell, but Vulkan below it does.
+//! The memory size of a device. WebGPU does not report it, but Vulkan below it does.
 
 use crate::gpu::device::MemorySource;
 

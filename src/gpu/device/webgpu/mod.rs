@@ -1,4 +1,4 @@
-//! Devices through WebGPU: Vulkan, Metal or Direct3D 12, whichever the system has, by means of `wgpu`.
+//! Devices through WebGPU (`wgpu`): Vulkan, Metal or Direct3D 12, whichever the system has.
 //!
 //! wgpu reports errors through error scopes, which are per thread, and ends the program if an error occurs outside
 //! every scope. So every call here that creates or submits something runs in its own scope (`WebGpuDevice::scoped`).
@@ -139,7 +139,7 @@ impl WebGpuDevice {
                 "has {bytes} bytes; a multiple of 4 up to {most} can be bound"
             ));
         }
-        // Commands are recorded, and thrown away, only to see whether the buffer belongs to this device.
+        // Record a command and discard it, only to see whether the buffer belongs to this device.
         let recorded = self.scoped(0, || {
             let mut encoder = self.device.create_command_encoder(&Default::default());
             encoder.clear_buffer(buffer, 0, Some(4));
@@ -177,7 +177,7 @@ impl WebGpuDevice {
             return Err(DeviceError::OutOfMemory { bytes });
         }
         let Some(error) = failed.into_iter().flatten().next() else { return Ok(done) };
-        // Everything made on a lost device is invalid. Polling tells us that the device is lost.
+        // Objects created on a lost device are invalid. Polling reveals the loss.
         self.poll(wgpu::PollType::Poll)?;
         Err(DeviceError::Failed(error.to_string()))
     }

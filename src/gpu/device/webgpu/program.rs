@@ -1,4 +1,4 @@
-//! Compiles kernels, once per device. Where the driver hands out compiled code, it is kept for the next run.
+//! Compiles kernels, once per device. If the driver hands out compiled code, the cache keeps it for the next run.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -23,7 +23,7 @@ struct Module {
     source: String,
 }
 
-/// Something that is made once, or the error: a failure is not retried.
+/// A value that is created once, or the error: a failure is not retried.
 type Once<T> = Arc<OnceLock<Result<Arc<T>, DeviceError>>>;
 
 /// The programs of a device.
@@ -140,7 +140,7 @@ fn module_of(device: &WebGpuDevice, entry: Entry<'_>) -> Result<Arc<Module>, Dev
     let mut checks = wgpu::ShaderRuntimeChecks::checked();
     checks.force_loop_bounding = false;
     // SAFETY: all checks are on except the one for endless loops, and our kernels have none: the declared sizes of a
-    // loop's data bound its trip count, and in the kernels of modules fuel does.
+    // loop's data bound its trip count, and fuel bounds the loops of modules' kernels.
     let made = device
         .scoped(0, || unsafe { device.device.create_shader_module_trusted(description, checks) });
     let shader = made.map_err(|error| entry.failed(error))?;

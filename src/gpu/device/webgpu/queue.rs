@@ -23,7 +23,8 @@ pub(super) struct WebGpuQueue<'d> {
     last: Option<wgpu::SubmissionIndex>,
     uploads: Uploads,
     downloads: Vec<Download>,
-    /// Memory that [`Queue::write_with`] has filled, for its next call: new memory takes longer to touch than to fill.
+    /// Memory for [`Queue::write_with`], kept for its next call: the first touch of new memory takes longer than
+    /// filling it.
     filled: Vec<u8>,
     deadline: Duration,
     timed_out: bool,
@@ -32,7 +33,7 @@ pub(super) struct WebGpuQueue<'d> {
     times: VecDeque<Times>,
 }
 
-/// Where dispatches write the times at which they began and ended.
+/// Receives the times at which dispatches begin and end.
 struct Timer {
     queries: wgpu::QuerySet,
     resolved: wgpu::Buffer,
@@ -82,7 +83,7 @@ impl<'d> WebGpuQueue<'d> {
         self.encoder.as_mut().ok_or_else(|| DeviceError::Failed("no encoder".into()))
     }
 
-    /// Runs an operation that may fail. After a timeout, the queue does nothing any more.
+    /// Runs an operation that may fail. After a timeout, the queue refuses all work.
     fn attempt<T>(
         &mut self,
         act: impl FnOnce(&mut Self) -> Result<T, DeviceError>,
@@ -415,7 +416,7 @@ impl Queue for WebGpuQueue<'_> {
     }
 
     fn set_timing(&mut self, on: bool) {
-        // Whether to time is decided per submission. If this fails, the next call that can return an error fails too.
+        // A whole submission is timed or not. If this fails, the next call that can return an error fails too.
         let _ = self.attempt(Self::submit);
         self.timing = on && self.device.limits.timing;
     }

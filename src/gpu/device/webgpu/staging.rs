@@ -8,12 +8,12 @@ use super::{DeviceError, WebGpuDevice};
 use crate::gpu::device::STAGING;
 use crate::gpu::device::deadline::Deadline;
 
-/// Size of an upload buffer in bytes. While one fills up, those before it are being copied.
+/// Size of an upload buffer in bytes. While the host fills one, the device copies the earlier ones.
 const UPLOAD: u64 = 4 << 20;
 /// The most upload buffers.
 const UPLOADS: usize = 4;
-/// The same once whole batches are uploaded ([`Queue::write_with`](super::Queue::write_with)). A copy waits for the kernels of
-/// all batches before it; with fewer buffers the host would wait for it, too.
+/// The same for uploads of whole batches ([`Queue::write_with`](super::Queue::write_with)). A copy waits for the
+/// kernels of all earlier batches, and with fewer buffers the host would wait too.
 const UPLOADS_OF_BATCHES: usize = 16;
 /// The largest download buffer in bytes.
 pub(super) const DOWNLOAD: u64 = 4 << 20;
@@ -33,9 +33,9 @@ pub(super) struct Uploads {
     /// Filled buffers whose commands have not been submitted.
     full: Vec<wgpu::Buffer>,
     mapped: Vec<wgpu::Buffer>,
-    /// Number of all upload buffers.
+    /// The number of upload buffers, in any state.
     count: usize,
-    /// The most that there may be.
+    /// The limit for `count`.
     most: usize,
     sender: Sender<Option<wgpu::Buffer>>,
     back: Receiver<Option<wgpu::Buffer>>,
@@ -55,7 +55,7 @@ impl Uploads {
         }
     }
 
-    /// From now on makes as many buffers as whole batches need.
+    /// Raises the limit to the needs of whole batches.
     pub(super) fn allow_batches(&mut self) {
         self.most = UPLOADS_OF_BATCHES;
     }
@@ -124,7 +124,7 @@ impl Uploads {
                 mapped_at_creation: true,
             })
         });
-        // There are others to wait for.
+        // Out of memory, but earlier buffers will come back: wait for one of them.
         if self.count >= UPLOADS && matches!(made, Err(DeviceError::OutOfMemory { .. })) {
             return Ok(None);
         }

@@ -1,9 +1,9 @@
-//! Memory that running kernels and the host see at once.
+//! Memory that running kernels and the host share.
 //!
-//! WebGPU lets nobody map a buffer that a kernel uses, so this goes below it. With Vulkan, running kernels see what the host
-//! writes to memory of the device that the host sees too ("device-local" and "host-visible"), and the other way round. Vulkan
-//! promises that only for work that has ended; on GPUs it is so because both sides meet in the GPU's own cache, and on
-//! processors because there is one memory. Such memory is allocated and mapped here, and wgpu is given a buffer for it.
+//! WebGPU forbids mapping a buffer that a kernel uses, so this module goes below it, to Vulkan. In memory that is
+//! "device-local" and "host-visible", running kernels and the host see each other's writes. Vulkan promises this only
+//! for work that has ended. It holds earlier because on GPUs both sides meet in the GPU's cache, and on processors
+//! there is only one memory. This module allocates and maps such memory, and hands wgpu a buffer for it.
 
 use std::sync::Arc;
 
@@ -16,18 +16,18 @@ use crate::gpu::device::visible::VisibleMemory;
 use crate::gpu::device::{BufferId, DeviceError};
 use crate::sync::Mutex;
 
-/// What the memory must be.
+/// Required properties of the memory.
 const NEEDED: vk::MemoryPropertyFlags = vk::MemoryPropertyFlags::from_raw(
     vk::MemoryPropertyFlags::DEVICE_LOCAL.as_raw()
         | vk::MemoryPropertyFlags::HOST_VISIBLE.as_raw()
         | vk::MemoryPropertyFlags::HOST_COHERENT.as_raw(),
 );
-/// What it may be besides: other kinds have conditions of their own.
+/// Permitted properties: other kinds of memory have conditions of their own.
 const ALLOWED: vk::MemoryPropertyFlags = vk::MemoryPropertyFlags::from_raw(
     NEEDED.as_raw() | vk::MemoryPropertyFlags::HOST_CACHED.as_raw(),
 );
 
-/// Allocates `bytes` bytes of memory that running kernels and the host see.
+/// Allocates `bytes` bytes of memory, shared by running kernels and the host.
 pub(super) fn visible_memory(
     device: &WebGpuDevice,
     bytes: usize,
@@ -36,7 +36,7 @@ pub(super) fn visible_memory(
     if size > device.limits.max_buffer {
         return Err(DeviceError::OutOfMemory { bytes: size });
     }
-    // SAFETY: the guard is used only here, and nothing is destroyed that it gives.
+    // SAFETY: the guard is used only here, and we destroy none of its objects.
     let hal = unsafe { device.device.as_hal::<Vulkan>() };
     let Some(hal) = hal else {
         return Err(DeviceError::Unsupported(format!(
@@ -65,17 +65,18 @@ pub(super) fn visible_memory(
         _memory: memory,
         _device: device.device.clone(),
     };
-    // SAFETY: the memory is mapped, and so at a multiple of 64; it is initialised and the owner's alone.
+    // SAFETY: the memory is mapped, so its address is a multiple of 64; it is initialised and belongs to the owner
+    // alone.
     let memory = unsafe { VisibleMemory::new(at, bytes, id, Box::new(owner)) };
     Ok(memory.write_combined(!is_cached))
 }
 
-/// Keeps the memory, and what kernels know it as.
+/// Keeps the memory and the kernels' buffer for it.
 struct Owner {
     id: BufferId,
     buffers: Arc<Mutex<super::Buffers>>,
     _memory: Arc<Mapped>,
-    /// The memory's device. It goes last.
+    /// The memory's device, dropped last.
     _device: wgpu::Device,
 }
 
@@ -113,7 +114,7 @@ impl Mapped {
         );
         // SAFETY: the description is complete.
         let buffer = unsafe { device.create_buffer(&description, None) }.map_err(failed)?;
-        // From here on, what was made is destroyed with it.
+        // From here on, dropping `made` destroys all parts.
         let (memory, at) = (vk::DeviceMemory::null(), std::ptr::null_mut());
         let mut made = Self { device, buffer, memory, at, is_cached: false };
         let device = &made.device;
@@ -155,8 +156,8 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: both are this value's, and wgpu has dropped its buffer, which it does when no work uses it. Handles that are
-        // null are ignored, and memory that is mapped is unmapped.
+        // SAFETY: both belong to this value, and wgpu has dropped its buffer, which it does when no work uses it.
+        // Vulkan ignores null handles, and freeing memory unmaps it.
         unsafe {
             self.device.destroy_buffer(self.buffer, None);
             self.device.free_memory(self.memory, None);
