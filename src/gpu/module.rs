@@ -1,7 +1,7 @@
 //! Runs modules on devices: see [`crate::module`].
 //!
-//! A kernel is made from an entry of a module at run time, in both languages, with a cost that is derived from it. From
-//! then on it is a kernel like those in `kernels/`: the cost says how large each buffer is, and a plan names the buffers.
+//! At run time, an entry of a module becomes a kernel in both languages, with a cost derived from the entry. From then
+//! on it is like the kernels in `kernels/`: its cost gives the size of each buffer, and a plan names the buffers.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -61,7 +61,7 @@ const MAX_TEXT: usize = 64 << 20;
 /// The most lanes of a run: their results take 12 bytes each.
 const MAX_LANES: u32 = 1 << 28;
 
-/// The kernels that were made, by what they were made from.
+/// The kernels made so far, by their inputs.
 #[derive(Default)]
 struct Made {
     kernels: HashMap<String, &'static Kernel>,
@@ -71,15 +71,15 @@ struct Made {
 /// The kernel that runs `program` on windows of these sizes, made once.
 ///
 /// # Errors
-/// Declines once a process has made very many.
+/// Declines once the process has made [`MAX_TEXT`] bytes of kernels.
 pub(crate) fn kernel(program: &Program, reach: Reach) -> Result<&'static Kernel, RunError> {
     made(program, Purpose::Run, translate::cost(program, reach))
 }
 
-/// The kernel that undoes what `program` did to blocks, in lanes of 2^`lane_log` bytes, made once.
+/// The kernel that undoes the filter `program` in blocks, in lanes of 2^`lane_log` bytes, made once.
 ///
 /// # Errors
-/// Declines once a process has made very many.
+/// Declines once the process has made [`MAX_TEXT`] bytes of kernels.
 pub(crate) fn filter_kernel(program: &Program, lane_log: u8) -> Result<&'static Kernel, RunError> {
     made(program, Purpose::Filter, translate::filter_cost(program, lane_log))
 }

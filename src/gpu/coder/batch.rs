@@ -22,7 +22,7 @@ pub(super) struct Batch<'d> {
     pub(super) plan: Plan,
     pub(super) needs: Needs,
     pub(super) most: Shape,
-    /// Blocks that have been submitted, and whose results have not been read.
+    /// Submitted blocks whose results have not been read.
     submitted: usize,
     planner: Box<Planner<'d>>,
     /// The modules that the next batches need.
@@ -41,7 +41,7 @@ impl<'d> Batch<'d> {
         Self::in_queue(device, None, most, own, planner)
     }
 
-    /// The same in a queue that others use too; in one of its own if that is `None`.
+    /// Like [`Self::new`], but in `queue`, which may have other users; `None` makes a queue.
     pub(super) fn in_queue(
         device: &'d dyn Device,
         queue: Option<Box<dyn Queue + 'd>>,
@@ -66,7 +66,7 @@ impl<'d> Batch<'d> {
         })
     }
 
-    /// The modules that batches need from now on.
+    /// Sets the modules that batches need from now on.
     pub(super) fn set_modules(&mut self, modules: &[ModuleStep]) {
         let is_same = self.modules.len() == modules.len()
             && self.modules.iter().zip(modules).all(|(old, new)| old.is_like(new));
@@ -117,13 +117,13 @@ impl<'d> Batch<'d> {
         Ok(())
     }
 
-    /// Starts to read the results of the batch that was submitted last, when no other work follows before [`Self::wait`].
+    /// Starts to read the results of the last batch. Only useful if no other work is queued before [`Self::wait`].
     pub(super) fn read_results_ahead(&mut self) -> Result<(), DeviceError> {
         let bytes = (self.submitted * size_of::<JobResult>()) as u64;
         self.queue.read_ahead(self.memory.named("results"), 0, bytes)
     }
 
-    /// Waits for the batch that was submitted last, and returns its results; none if there is no such batch.
+    /// Waits for the last batch, and returns its results; none if no batch was submitted.
     pub(super) fn wait(&mut self) -> Result<Vec<JobResult>, CoderError> {
         let mut results = vec![JobResult::default(); std::mem::take(&mut self.submitted)];
         if results.is_empty() {
@@ -190,7 +190,7 @@ impl<'d> Batch<'d> {
         })
     }
 
-    /// [`read_ranges`] of a buffer of the batch.
+    /// Applies [`read_ranges`] to a buffer of the batch.
     pub(super) fn read(
         &mut self,
         name: &str,
@@ -201,8 +201,8 @@ impl<'d> Batch<'d> {
     }
 }
 
-/// Copies `ranges` of a buffer to the host. A range is an offset and a length; they ascend. Calls `take` with the number of
-/// a range and one piece of it after another. Ranges close to each other are copied together.
+/// Copies `ranges` of a buffer to the host. A range is an offset and a length; they ascend. Calls `take` with the
+/// number of a range and one piece of it after another. Ranges close to each other are copied together.
 fn read_ranges(
     queue: &mut dyn Queue,
     buffer: BufferId,

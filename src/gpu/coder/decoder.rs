@@ -19,7 +19,7 @@ pub struct Decoder<'d> {
     batch: Batch<'d>,
     filled: u64,
     needs: Needs,
-    /// For each block of the batch that was submitted last, whether the device leaves its filters alone.
+    /// For each block of the last batch, whether the host must undo its filters.
     still_filtered: Vec<bool>,
 }
 
@@ -41,14 +41,14 @@ pub struct PayloadPlace {
 /// The result of decoding a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodedBlock {
-    /// Whether the payload was well-formed and is now decoded. If not, its slot holds nothing useful.
+    /// Whether the payload was well-formed and is now decoded. If not, the contents of its slot are unspecified.
     pub is_decoded: bool,
     /// CRC-32C of the payload.
     pub payload_crc: u32,
     /// CRC-32C of the contents, for comparison with the recorded one: a damaged payload can still be well-formed.
     pub content_crc: u32,
-    /// Whether the contents are still filtered. Devices cannot undo filters of decimal floats, and decoders of callers no
-    /// modules.
+    /// Whether the contents are still filtered. Devices cannot undo filters of decimal floats, and decoders that
+    /// callers make cannot undo modules.
     pub is_filtered: bool,
 }
 
@@ -70,7 +70,7 @@ impl<'d> Decoder<'d> {
         Self::in_buffers(device, pipeline, block_len, blocks, own)
     }
 
-    /// The same in buffers that are known to be large enough.
+    /// Like [`Self::new`], for buffers already known to be large enough.
     pub(super) fn in_buffers(
         device: &'d dyn Device,
         pipeline: Pipeline,
@@ -104,7 +104,7 @@ impl<'d> Decoder<'d> {
         Ok(pipelines::decode(limits, pipeline, shape, Needs::default())?.memory())
     }
 
-    /// How large the caller's buffers must be for such a decoder.
+    /// The sizes that the caller's buffers must have for such a decoder.
     ///
     /// # Errors
     /// Fails like [`Self::new`], except for errors of the device.
@@ -151,7 +151,7 @@ impl<'d> Decoder<'d> {
         self.batch.most.slot
     }
 
-    /// Sets what undoes the modules of the next batches' blocks, by their numbers.
+    /// Sets the steps that undo modules in later batches, in the order of the modules' numbers.
     pub(crate) fn set_modules(&mut self, modules: &[ModuleStep]) {
         self.batch.set_modules(modules);
     }
@@ -208,8 +208,8 @@ impl<'d> Decoder<'d> {
         Ok(places)
     }
 
-    /// Copies payloads from another buffer of the device, where `places` says they are, and puts their new places there. They
-    /// ascend.
+    /// Copies payloads from another buffer of the device, at `places`, which ascend, and replaces these by the new
+    /// places.
     ///
     /// # Errors
     /// If the device fails.
@@ -253,11 +253,11 @@ impl<'d> Decoder<'d> {
         self.wait()
     }
 
-    /// Starts to decode, like [`Self::decode`], and does not wait: [`Self::wait`] does. What the caller queues behind it
-    /// in the same stream finds the contents.
+    /// Starts to decode, like [`Self::decode`], without waiting; [`Self::wait`] waits. Work that the caller queues
+    /// behind it in the same stream finds the contents.
     ///
-    /// Until then nothing may write to the payloads, and a second batch would replace the first. Other decoders may have
-    /// batches in flight meanwhile.
+    /// Until [`Self::wait`] returns, nothing may write to the payloads, and a second batch would replace the first.
+    /// Other decoders may have batches in flight meanwhile.
     ///
     /// # Errors
     /// If the device fails.
@@ -281,7 +281,7 @@ impl<'d> Decoder<'d> {
         self.batch.submit(&jobs, needs)
     }
 
-    /// Waits for the batch that was submitted last, and returns its results. Without such a batch there are none.
+    /// Waits for the last batch, and returns its results; none if no batch was submitted.
     ///
     /// # Errors
     /// If the device fails.

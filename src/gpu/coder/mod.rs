@@ -2,22 +2,22 @@
 //!
 //! An [`Encoder`] or a [`Decoder`] owns a queue and the device memory of one batch. The input either comes from the
 //! host ([`Encoder::write`]) or is on the device already: the caller can write it to [`Encoder::contents`] there, or
-//! supply its own buffers. [`Encoder::memory_for`] tells in advance how much memory an encoder takes.
+//! supply its own buffers. [`Encoder::memory_for`] computes in advance how much memory an encoder takes.
 //!
 //! # Between buffers of the caller's
-//! Data that the caller's own kernels have made can be encoded where it is, and decoded to where they need it:
+//! pz can encode the output of the caller's own kernels in place, and decode into the buffers that they read:
 //!
 //! 1. Make a device in the caller's context: [`CudaDevice::with_ordinal`], [`OpenClDevice::from_context`] or
 //!    [`WebGpuDevice::from_wgpu`]. With CUDA, it can work in a stream of the caller's: [`CudaDevice::on_stream`].
 //! 2. Make buffers at least as large as [`Encoder::buffer_bytes`] or [`Decoder::buffer_bytes`] says, with the
 //!    interface's own calls, and give them to [`Device::import`].
 //! 3. Make the coder with these [`Buffers`]. Block b of the contents begins at byte b · [`Encoder::slot`].
-//! 4. Call [`Encoder::encode`] with the blocks' lengths; it returns where each payload lies. Or tell the decoder what
-//!    payloads it gets ([`Decoder::expect`]), and call [`Decoder::decode`] with their places.
+//! 4. Call [`Encoder::encode`] with the blocks' lengths; it returns where each payload lies. Or announce the needs of
+//!    the payloads ([`Decoder::expect`]), and call [`Decoder::decode`] with their places.
 //!
-//! The results are in the caller's buffers when the call returns. [`Encoder::submit`] and [`Decoder::submit`] only start
-//! the work. The results are in the buffers after [`Encoder::wait`] or [`Decoder::wait`]. In a stream of the caller's,
-//! work that the caller queues after `submit` finds them there without waiting.
+//! The results are in the caller's buffers when the call returns. [`Encoder::submit`] and [`Decoder::submit`] only
+//! start the work. The results are in the buffers after [`Encoder::wait`] or [`Decoder::wait`]. In a stream of the
+//! caller's, work that the caller queues after `submit` finds them there without waiting.
 //!
 //! [`CudaDevice::with_ordinal`]: super::device::CudaDevice::with_ordinal
 //! [`CudaDevice::on_stream`]: super::device::CudaDevice::on_stream
@@ -164,7 +164,7 @@ pub struct Encoder<'d> {
     batch: Batch<'d>,
     /// The chain for all blocks.
     filters: Option<FilterChain>,
-    /// Lengths of the blocks that were submitted last.
+    /// Lengths of the blocks of the last batch.
     lens: Vec<u32>,
 }
 
@@ -182,8 +182,8 @@ pub struct EncodedBlock {
 
 impl<'d> Encoder<'d> {
     /// Makes an encoder for up to `blocks` blocks at once, each of up to `encoding`'s block size. At level 9 it encodes
-    /// by the BWT alone: it does not try LZ77 as well. It applies the encoding's chain of filters to each block, but does
-    /// not choose one.
+    /// by the BWT alone: it does not try LZ77 as well. It applies the encoding's chain of filters to each block, but
+    /// does not choose one.
     ///
     /// # Errors
     /// Fails if the device does not support such an encoding, or has too little memory, or if a buffer of the caller's
@@ -229,7 +229,7 @@ impl<'d> Encoder<'d> {
         Ok(pipelines::encode(limits, &recipe, Shape::new(blocks, block_len))?.memory())
     }
 
-    /// How large the caller's buffers must be for such an encoder.
+    /// The sizes that the caller's buffers must have for such an encoder.
     ///
     /// # Errors
     /// Fails like [`Self::new`], except for errors of the device.
@@ -294,9 +294,9 @@ impl<'d> Encoder<'d> {
         Ok(self.batch.write("contents", parts)?)
     }
 
-    /// Copies the contents of several blocks of these lengths, beginning with block 0, from another buffer of the device,
-    /// where they lie one after another from byte `start` on, which is a multiple of 4. All blocks but the last fill their
-    /// slots. `tail` has what comes after the last whole word.
+    /// Copies the contents of several blocks of these lengths, beginning with block 0, from another buffer of the
+    /// device. There they lie one after another from byte `start` on, a multiple of 4. All blocks but the last fill
+    /// their slots. `tail` holds the bytes after the last whole word.
     ///
     /// # Errors
     /// If the device fails, or the buffer is shorter.
@@ -323,7 +323,8 @@ impl<'d> Encoder<'d> {
         Ok(())
     }
 
-    /// Others encode on the device at the same time: see [`set_beside_others`](crate::gpu::device::Queue::set_beside_others).
+    /// Announces that other encoders run on the device at the same time: see
+    /// [`set_beside_others`](crate::gpu::device::Queue::set_beside_others).
     pub(crate) fn set_beside_others(&mut self) {
         self.batch.queue.set_beside_others();
     }
@@ -350,11 +351,11 @@ impl<'d> Encoder<'d> {
         self.wait()
     }
 
-    /// Starts to encode, like [`Self::encode`], and does not wait: [`Self::wait`] does. What the caller queues behind it
-    /// in the same stream finds the results.
+    /// Starts to encode, like [`Self::encode`], without waiting; [`Self::wait`] waits. Work that the caller queues
+    /// behind it in the same stream finds the results.
     ///
-    /// Until then nothing may write to the contents, and a second batch would replace the first. Other encoders may have
-    /// batches in flight meanwhile.
+    /// Until [`Self::wait`] returns, nothing may write to the contents, and a second batch would replace the first.
+    /// Other encoders may have batches in flight meanwhile.
     ///
     /// # Errors
     /// If the device fails.
@@ -363,8 +364,8 @@ impl<'d> Encoder<'d> {
         self.submit_filtered(lens.iter().map(|len| (*len, filters)))
     }
 
-    /// Like [`Self::submit`], for blocks each of which has a chain of its own, or none. The encoder was made for the
-    /// filter [`Filter::Auto`], or has this chain for all blocks.
+    /// Like [`Self::submit`], for blocks that each have their own chain, or none. The encoder was made for
+    /// [`Filter::Auto`], or for this chain in all blocks.
     ///
     /// # Errors
     /// If the device fails, or a chain is not for devices.
@@ -388,7 +389,7 @@ impl<'d> Encoder<'d> {
         self.batch.submit(&jobs, Needs::of_passes(most))
     }
 
-    /// Waits for the batch that was submitted last, and returns its results. Without such a batch there are none.
+    /// Waits for the last batch, and returns its results; none if no batch was submitted.
     ///
     /// # Errors
     /// If the device fails.
@@ -428,8 +429,7 @@ impl<'d> Encoder<'d> {
         Ok(self.batch.read("packed", ranges, take)?)
     }
 
-    /// Has payloads written to `buffer` from now on. The encoder was made with a buffer of the caller's for them, and this is
-    /// one as large.
+    /// Makes the encoder write payloads to `buffer` from now on. It was made with a caller's buffer of the same size.
     pub(crate) fn set_payloads(&mut self, buffer: BufferId) {
         self.batch.memory.replace("packed", buffer);
     }

@@ -5,12 +5,12 @@
 //!         upload     decode      place
 //! ```
 //!
-//! Everything after the upload is one piece of work for the device. So the caller waits once for each batch, and several
-//! decoders can have a batch in flight each. Blocks that need no decoding are uploaded to `contents`.
+//! After the upload, the device does the rest without the host. So the caller waits once per batch, and several
+//! decoders can each have a batch in flight. Blocks that need no decoding are uploaded to `contents`.
 //!
-//! A block with distant matches takes two decoders with the same queue. One decodes the own bytes that it consists of, and
-//! moves them to the `contents` of the other, which [restores](RangeTask::Restore) such blocks: it computes the checksums of
-//! their contents, and moves the parts that are wanted.
+//! A block with distant matches takes two decoders with the same queue. One decodes the own bytes of the block and of
+//! its sources, and moves them to the `contents` of the other. The other [restores](RangeTask::Restore) the block: it
+//! computes the checksum of its contents, and moves the wanted parts.
 
 use super::batch::Batch;
 use super::{CoderError, DecodedBlock};
@@ -30,13 +30,13 @@ use crate::gpu::stages::pipelines;
 pub(crate) enum RangeTask {
     /// Decodes payloads of this pipeline, which is not [`Pipeline::Store`].
     Decode(Pipeline),
-    /// Moves what was uploaded.
+    /// Moves uploaded bytes.
     Move,
-    /// Moves contents that other decoders have put together. Its blocks have no payloads.
+    /// Moves contents that other decoders have assembled. The blocks have no payloads.
     Restore,
 }
 
-/// Decodes batches, each to any places.
+/// Decodes batches and moves their contents to any places.
 pub(crate) struct RangeDecoder<'d> {
     batch: Batch<'d>,
     task: RangeTask,
@@ -45,11 +45,11 @@ pub(crate) struct RangeDecoder<'d> {
     /// The buffer that payloads are uploaded to, and its size in bytes.
     into: &'static str,
     room: u64,
-    /// For each block of the batch that was submitted last, whether the device leaves its filters alone.
+    /// For each block of the last batch, whether the host must undo its filters.
     still_filtered: Vec<bool>,
 }
 
-/// A block of a batch: a payload that was uploaded, or contents to restore, which have none.
+/// A block of a batch: an uploaded payload, or contents to restore, which have no payload.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RawBlock {
     /// Its offset: a multiple of 16.
@@ -62,7 +62,7 @@ pub(crate) struct RawBlock {
     pub(crate) position: u64,
     /// The filters to undo.
     pub(crate) filters: Option<FilterChain>,
-    /// What the payload needs.
+    /// The needs of the payload.
     pub(crate) needs: Needs,
 }
 
@@ -71,9 +71,9 @@ pub(crate) struct RawBlock {
 pub(crate) enum Origin {
     /// The contents of this block of the batch, from this offset on.
     Contents(u32, u32),
-    /// The bytes that were uploaded, from this offset on.
+    /// The uploaded bytes, from this offset on.
     Raw(u32),
-    /// A buffer with so many bytes, from this offset on.
+    /// A buffer: its id, its length in bytes, and the offset to start from.
     Buffer(BufferId, u32, u32),
     /// This byte, repeated.
     Fill(u8),
@@ -88,13 +88,13 @@ pub(crate) struct Part {
     pub(crate) bytes: u32,
     /// The caller's buffer.
     pub(crate) buffer: BufferId,
-    /// The end of what may be written there, in bytes.
+    /// The end of the range that may be written there, in bytes.
     pub(crate) buffer_end: u64,
     /// Offset in that buffer, in bytes.
     pub(crate) at: u64,
 }
 
-/// Moves that are written to the device at once, and the runs that do them.
+/// Moves that are uploaded together, and the runs that carry them out.
 #[derive(Default)]
 struct Placing {
     moves: Vec<Move>,
@@ -125,8 +125,8 @@ fn plan(
 }
 
 impl<'d> RangeDecoder<'d> {
-    /// Makes a decoder for up to `blocks` blocks at once, each with up to `block_len` bytes of contents, with a queue of
-    /// `device`.
+    /// Makes a decoder for up to `blocks` blocks at once, each with up to `block_len` bytes of contents, with a queue
+    /// of `device`.
     ///
     /// # Errors
     /// Fails if the device cannot run the decoder, or has too little memory.
@@ -176,13 +176,13 @@ impl<'d> RangeDecoder<'d> {
         self.batch.queue.set_deadline(deadline);
     }
 
-    /// How many bytes can be uploaded for a batch.
+    /// The most bytes that a batch can upload.
     pub(crate) fn room(&self) -> u64 {
         self.room
     }
 
-    /// The part that goes to the contents of block `block`, from their byte `at` on, to be restored there. The decoder
-    /// is for [`RangeTask::Restore`].
+    /// A part whose destination is byte `at` of block `block`'s contents here, for restoring. The decoder is for
+    /// [`RangeTask::Restore`].
     pub(crate) fn restored_part(
         &self,
         origin: Origin,
@@ -199,13 +199,13 @@ impl<'d> RangeDecoder<'d> {
         }
     }
 
-    /// Sets what undoes the modules of the next batches' blocks, by their numbers.
+    /// Sets the steps that undo modules in later batches, in the order of the modules' numbers.
     pub(crate) fn set_modules(&mut self, modules: &[ModuleStep]) {
         self.batch.set_modules(modules);
     }
 
-    /// Copies bytes, as many as the first of the two numbers, which `fill` writes, to byte `at` of the payloads on the device:
-    /// see [`Queue::write_with`].
+    /// Has `fill` write bytes, as many as the first of the two numbers, and copies them to byte `at` of the payloads on
+    /// the device: see [`Queue::write_with`].
     ///
     /// # Errors
     /// If the device fails.
@@ -218,9 +218,10 @@ impl<'d> RangeDecoder<'d> {
         Ok(self.batch.queue.write_with(self.batch.memory.named(self.into), at, bytes, fill)?)
     }
 
-    /// Starts to decode `blocks`, and to move `parts` of their contents and of what was uploaded. [`Self::wait`] waits.
+    /// Starts to decode `blocks`, and to move `parts` of their contents and of the uploaded bytes. [`Self::wait`]
+    /// waits.
     ///
-    /// A part of a block that is damaged moves as well: the caller looks at the results.
+    /// Parts of damaged blocks move as well: the caller checks the results.
     ///
     /// # Errors
     /// If the device fails.
@@ -231,7 +232,8 @@ impl<'d> RangeDecoder<'d> {
     ) -> Result<(), CoderError> {
         self.still_filtered.clear();
         let placings = self.placings(parts);
-        // A copy behind the kernels waits for them, and other queues' copies may wait for it. Mostly all moves fit at once.
+        // Upload the first moves before the kernels: a copy behind them would wait, and other queues' copies might wait
+        // for it. Usually all moves fit at once.
         let (now, later) = placings.split_at(placings.len().min(1));
         now.iter().try_for_each(|placing| self.write_moves(placing))?;
         if !blocks.is_empty() {
@@ -263,7 +265,7 @@ impl<'d> RangeDecoder<'d> {
         self.batch.runs_at_once(blocks.len(), needs)
     }
 
-    /// How to undo a block's filters: `None` if it has none, and `Some(None)` if that is left to the host.
+    /// How to undo a block's filters: `None` if it has none, `Some(None)` if the host must undo them.
     fn undo_of(&self, block: &RawBlock) -> Option<Option<Undo>> {
         block.filters.as_ref().map(|chain| Undo::of(chain, self.batch.modules()))
     }
@@ -284,7 +286,7 @@ impl<'d> RangeDecoder<'d> {
         self.batch.enqueue(&jobs, needs)
     }
 
-    /// What moves `parts`, whose order does not matter.
+    /// Builds the moves for `parts`, whose order does not matter.
     fn placings(&self, parts: &mut [Part]) -> Vec<Placing> {
         let Batch { memory, most, .. } = &self.batch;
         let (uploaded, contents) = (memory.named(self.into), memory.find("contents"));
@@ -350,7 +352,7 @@ impl<'d> RangeDecoder<'d> {
         })
     }
 
-    /// Waits for all that was submitted, and returns the results of its blocks. Then the parts are in their places.
+    /// Waits for the submitted work, and returns the results of its blocks. The parts are then in their places.
     ///
     /// # Errors
     /// If the device fails.
@@ -370,7 +372,7 @@ impl<'d> RangeDecoder<'d> {
     }
 }
 
-/// The most blocks of a batch, for offsets in `raw` and `contents` to be numbers of 32 bits.
+/// The most blocks of a batch whose offsets in `raw` and `contents` fit in 32 bits.
 pub(crate) fn max_blocks(block_len: u32) -> u32 {
     let slot = Shape::new(1, block_len).slot;
     (u32::MAX / (slot + 256)).max(1)

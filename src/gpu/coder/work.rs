@@ -1,4 +1,4 @@
-//! What a device does with blocks.
+//! The work that a device does on blocks.
 
 use crate::codec::Recipe;
 use crate::codec::lz77::MAX_BLOCK;
@@ -16,11 +16,11 @@ pub struct Encoding {
     pub(crate) recipe: Recipe,
     /// Bytes of the longest block.
     pub(crate) block_len: u32,
-    /// Whether blocks are decoded again.
+    /// Whether blocks are decoded again, for verification.
     pub(crate) verify: bool,
 }
 
-/// What a device does with blocks.
+/// The work that a device does on blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Encodes them, and decodes them again if `verify` is set.
@@ -30,7 +30,7 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// The device memory for a block of `block_len` bytes: the most that any part of the work takes, for one runs after
+    /// The device memory for a block of `block_len` bytes: the maximum over the parts of the work, which run one after
     /// another.
     pub(crate) fn cost(&self, limits: &Limits, block_len: u32) -> Result<BlockCost, PlanError> {
         let mut most: Option<BlockCost> = None;
@@ -41,7 +41,7 @@ impl Work {
         most.ok_or_else(|| PlanError::Declined("there is nothing to do".into()))
     }
 
-    /// The works of one codec each that this consists of.
+    /// Splits the work into parts of one codec each.
     fn parts(&self, block_len: u32) -> Vec<Self> {
         match *self {
             Self::Encode { recipe, verify } => {

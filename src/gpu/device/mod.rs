@@ -222,8 +222,8 @@ pub trait Device: Send + Sync {
     }
 
     /// Makes the caller's buffer usable on this device, in place and without a copy, until [`Self::free`]. The device
-    /// keeps a reference of its own where the interface has references. [`Encoder`] and [`Decoder`] take imported buffers as
-    /// [`Buffers`](crate::gpu::coder::Buffers).
+    /// keeps a reference of its own where the interface has references. [`Encoder`] and [`Decoder`] take imported
+    /// buffers as [`Buffers`](crate::gpu::coder::Buffers).
     ///
     /// To share buffers with the caller's own code, the device must use the same context or wgpu device: make it with
     /// `CudaDevice::with_ordinal`, `OpenClDevice::from_context` or `WebGpuDevice::from_wgpu`.
@@ -248,8 +248,8 @@ pub trait Device: Send + Sync {
         Err(DeviceError::Unsupported("this device imports no buffers".into()))
     }
 
-    /// The buffer as its interface knows it, valid until it is freed; `None` if there is no such buffer, or if the device
-    /// shows none.
+    /// The buffer as its interface knows it, valid until it is freed; `None` if there is no such buffer, or if the
+    /// device shows none.
     fn export(&self, buffer: BufferId) -> Option<NativeBuffer> {
         let _ = buffer;
         None
@@ -258,7 +258,8 @@ pub trait Device: Send + Sync {
     /// Waits for all work queued in `stream` so far, so that the next call may use its buffers.
     ///
     /// # Errors
-    /// [`DeviceError::Unsupported`] if the stream is not of this interface; otherwise if its work fails, or takes too long.
+    /// [`DeviceError::Unsupported`] if the stream is not of this interface; otherwise if its work fails, or takes too
+    /// long.
     ///
     /// # Safety
     /// `stream` is a valid stream of the device's context.
@@ -426,8 +427,8 @@ pub trait Queue: Send {
     /// Sets `bytes` bytes of a buffer from byte `offset` on to 0; both numbers are multiples of 4.
     fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError>;
 
-    /// Copies `bytes` bytes from one buffer, each given with the offset of its first byte, to another; all three numbers
-    /// are multiples of 4.
+    /// Copies `bytes` bytes from one buffer, each given with the offset of its first byte, to another; all three
+    /// numbers are multiples of 4.
     fn copy(
         &mut self,
         from: (BufferId, u64),

@@ -1,8 +1,8 @@
 //! Memory that a running kernel and host threads share: the host's, or a device's that the host can access.
 //!
-//! Everything else in this crate hands memory to a kernel, waits, and takes it back. Here both sides use it at once: the
-//! host sees what a running kernel writes, and the kernel what the host writes. There are two ways to use such memory,
-//! and a value offers only one of them:
+//! Everything else in this crate hands memory to a kernel, waits, and takes it back. Here both sides use it at once:
+//! the host sees what a running kernel writes, and the kernel what the host writes. There are two ways to use such
+//! memory, and a value offers only one of them:
 //!
 //! - [`VisibleWords`]: words that both sides write at any time. The host reaches them only as atomics.
 //! - [`VisiblePool`]: bytes that one side at a time uses. The host takes a [`Chunk`] from a free list, fills it, and
@@ -39,8 +39,8 @@ impl VisibleMemory {
     /// Memory that `owner` keeps, and that kernels know as `buffer`.
     ///
     /// # Safety
-    /// `at` points to `len` initialised bytes, is a multiple of 16, and stays valid until `owner` is dropped. Nothing else on
-    /// the host uses them.
+    /// `at` points to `len` initialised bytes, is a multiple of 16, and stays valid until `owner` is dropped. Nothing
+    /// else on the host uses them.
     #[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
     pub(super) unsafe fn new(
         at: *mut u8,
@@ -225,8 +225,8 @@ impl Chunk {
         unsafe { std::slice::from_raw_parts_mut(at, range.len()) }
     }
 
-    /// Copies the bytes in `range` to the host's memory, after a kernel has written them; none if they are not within the
-    /// chunk.
+    /// Copies the bytes in `range` to the host's memory, after a kernel has written them; none if they are not within
+    /// the chunk.
     pub(crate) fn read(&self, range: Range<usize>) -> Vec<u8> {
         let Some(at) = self.at(&range) else { return Vec::new() };
         let mut bytes = vec![0; range.len()];

@@ -49,7 +49,8 @@ unsafe fn read_streaming(from: *const u8, to: &mut [u8]) {
     let (head, rest) = to.split_at_mut(first);
     let units = rest.len() / UNIT;
     let (body, tail) = rest.split_at_mut(units * UNIT);
-    // SAFETY: the three parts together are the bytes that the caller promises; the second one begins at a multiple of 16.
+    // SAFETY: the three parts together are the bytes that the caller promises; the second one begins at a multiple of
+    // 16.
     unsafe {
         std::ptr::copy_nonoverlapping(from, head.as_mut_ptr(), head.len());
         let begin = from.add(first);

@@ -29,11 +29,11 @@ const THREADS_PER_UNIT: u64 = 2048;
 /// The same for a software device, whose compute units are CPU cores: a few vectors per core.
 const THREADS_PER_CORE: u64 = 64;
 
-/// How many times over all batches together fill the device. With fewer, the last blocks of a batch leave much of the
-/// device idle. More gain nothing and delay the results.
+/// How many times over all batches together fill the device. With a smaller number, the last blocks of a batch leave
+/// much of the device idle. A larger one gains nothing and delays the results.
 const TIMES_FULL: u64 = 4;
 
-/// What a pipeline takes for one block of a given length.
+/// The cost of a pipeline for one block of a given length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockCost {
     /// Bytes of device memory.
@@ -78,7 +78,7 @@ impl BlockCost {
     }
 }
 
-/// How much work a device has at once.
+/// The number and size of the batches on a device at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batches {
     /// Number of batches at once.
@@ -98,13 +98,13 @@ impl Batches {
     }
 }
 
-/// How much of a device's memory pz may take, in bytes: what the user permits, up to all there is, or by default a
+/// How much of a device's memory pz may take, in bytes: the user's limit, up to all of the memory, or by default a
 /// fraction that leaves room for other programs.
 pub fn budget(limits: &Limits, permitted: Option<u64>) -> u64 {
     budget_of(limits.memory, limits.memory_source, permitted)
 }
 
-/// [`budget`] where `memory` bytes are there, according to `source`.
+/// [`budget`] for a device with `memory` bytes, according to `source`.
 pub(crate) fn budget_of(memory: u64, source: MemorySource, permitted: Option<u64>) -> u64 {
     let part = match source {
         MemorySource::Total => memory / 4 * 3,
@@ -146,7 +146,8 @@ fn batches_of(
     if block.memory > budget || in_buffer == 0 {
         return None;
     }
-    // A budget with room for just one block may lack room for its staging: few copies use all of that.
+    // A budget with room for just one block may lack room for its staging, but few copies use all of the staging
+    // memory.
     let of_slot = block.memory.saturating_add(staging(limits)).max(1);
     let slots = (budget / of_slot).clamp(1, most);
     let for_blocks = budget.saturating_sub(slots * staging(limits));

@@ -89,7 +89,7 @@ pub struct CostError {
     pub line: usize,
     /// Column in characters, from 1; 0 if the error is not in the text.
     pub column: usize,
-    /// What is wrong.
+    /// The description of the error.
     pub what: String,
 }
 
@@ -401,7 +401,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses terms joined by '+' at the start of `rest`, and leaves in `rest` what follows.
+    /// Parses terms joined by '+' at the start of `rest`, and leaves the remainder in `rest`.
     fn sum(&self, rest: &mut Piece<'_>, ops: &mut Vec<Op>, depth: usize) -> Result<(), CostError> {
         if depth > MAX_DEPTH {
             return self.error(*rest, "parentheses within too many others");

@@ -1,21 +1,21 @@
 //! Kernel files in OpenCL C as CUDA C++.
 //!
-//! `kernels/dialects/cuda.h` goes before a file and gives OpenCL C's words their meaning in CUDA C++. All work items of
-//! an entry point share one allocation of workgroup memory, whose size the compiler limits to 48 KiB for every entry
-//! point of a program, whatever the size of the workgroups that run it. So a program has a single entry point, and the
-//! file's others become functions that nothing calls.
+//! `kernels/dialects/cuda.h` precedes a file and defines OpenCL C's words in CUDA C++. All work items of an entry point
+//! share one allocation of workgroup memory, whose size the compiler limits to 48 KiB for every entry point of a
+//! program, whatever the size of the workgroups that run it. So a program has a single entry point, and the file's
+//! others become functions that nothing calls.
 
 use super::kernel::newest;
 
-/// The text that makes the rest CUDA C++.
+/// The header that makes a file CUDA C++.
 const DIALECT: &str = include_str!("../../../kernels/dialects/cuda.h");
 
 /// How an entry point begins in a kernel file.
 #[cfg(any(feature = "cuda", test))]
 const ENTRY: &str = "__kernel void ";
 
-/// What goes between the constants and a kernel file. An entry point that `states_workgroups` is compiled for
-/// workgroups of the size `THREADS`.
+/// The text between the constants and a kernel file. With `states_workgroups`, entry points are compiled for workgroups
+/// of `THREADS` work items.
 pub(super) fn head(states_workgroups: bool) -> String {
     let bounds = if states_workgroups { " __launch_bounds__(THREADS)" } else { "" };
     let dialect = newest("dialects/cuda.h", DIALECT);

@@ -1,18 +1,19 @@
 //! The kernel files.
 //!
-//! They are in `kernels/`: `lz77/` and `bwt/` hold the kernels of those codecs, `filter/` those of filters, `batch/` the
-//! kernels that any batch needs, `door/` those that ask the host for files while they run, `common/` what kernel files
-//! import, `dialects/` what goes before files in OpenCL C, and `test/` the kernels that only tests run.
+//! They are in `kernels/`: `lz77/` and `bwt/` hold the kernels of those codecs, `filter/` those of filters, `batch/`
+//! the kernels that any batch needs, `door/` those that ask the host for files while they run, `common/` the files that
+//! kernel files import, `dialects/` the headers of files in OpenCL C, and `test/` the kernels that only tests run.
 //!
-//! Each stem has a file in OpenCL C and one in WGSL. Both do the same work and state the same cost. (The kernel that rings the
-//! bell of a door is in OpenCL C alone: only CUDA has bells.) [`Kernel::source`] turns a file into what a backend compiles: it adds constants at the top and replaces each line
+//! Each stem has a file in OpenCL C and one in WGSL. Both do the same work and state the same cost. (The kernel that
+//! rings the bell of a door is in OpenCL C alone: only CUDA has bells.) [`Kernel::source`] turns a file into the text
+//! that a backend compiles: it adds constants at the top and replaces each line
 //! `// @pz_import NAME` by the file `kernels/common/NAME` of the same language. WGSL has no conditional compilation, so
 //! the lines from `// @pz_if CONSTANT` to `// @pz_end` are kept only if that constant is set and not 0; the lines from
 //! `// @pz_else` to `// @pz_end` are kept otherwise.
 //!
-//! CUDA compiles the files in OpenCL C. What CUDA C++ writes differently, the files call by names that
-//! `dialects/opencl.h` and `dialects/cuda.h` define: workgroup memory is `SHARED`, vectors are made by `UINT2` and
-//! `UINT4`. [`super::cuda_source`] does the rest.
+//! CUDA compiles the files in OpenCL C. Where CUDA C++ differs, the files use names that `dialects/opencl.h` and
+//! `dialects/cuda.h` define: `SHARED` for workgroup memory, `UINT2` and `UINT4` to make vectors. [`super::cuda_source`]
+//! does the rest.
 //!
 //! An entry point in OpenCL C is a `__kernel` function. In WGSL, it is a function after the line `// @pz_entry`. It has
 //! two parameters: the work item's number in its workgroup, and the workgroup's number.
@@ -154,11 +155,11 @@ kernels! {
     CRC32C_OF_CONTENTS = "batch/crc32c": "contents";
     /// Applies filters.
     FILTER_FORWARD = "filter/forward";
-    /// Undoes filters that change each element by itself, where elements have not just moved.
+    /// Undoes zigzag and rotation that no transposition undoes along the way.
     FILTER_WORDS = "filter/words";
-    /// Undoes what filters do to calls in programs.
+    /// Undoes filters of calls in programs.
     FILTER_CALLS = "filter/calls";
-    /// Undoes transpositions of bytes and bits, and what changes each element after them.
+    /// Undoes transpositions of bytes and bits, and with them zigzag or rotation of each element.
     FILTER_SHUFFLE = "filter/shuffle";
     /// Undoes differences.
     FILTER_SUMS = "filter/sums";
@@ -166,21 +167,21 @@ kernels! {
     FILTER_ADJACENT_SUMS = "filter/adjacent_sums";
     /// Undoes differences of rows of a few bytes.
     FILTER_ROW_SUMS = "filter/row_sums";
-    /// Payloads one behind the other.
+    /// Packs payloads one behind another.
     COMPACT = "batch/compact";
     /// Copies between buffers, from any byte to any byte.
     MOVE_BYTES = "batch/move_bytes";
-    /// BWT payloads: fixed fields and rows.
+    /// BWT, decoding: reads fixed fields and rows.
     BWT_HEADER = "bwt/header";
-    /// BWT payloads: directory and descriptions of tables.
+    /// BWT, decoding: reads the directory and the descriptions of tables.
     BWT_DESCRIBE = "bwt/describe";
-    /// BWT payloads: tables.
+    /// BWT, decoding: builds the tables.
     BWT_TABLES = "bwt/tables";
-    /// BWT payloads: the second stage.
+    /// BWT, decoding: decodes the second stage.
     BWT_SEGMENTS = "bwt/segments";
-    /// BWT payloads: from decoded segments to the transform.
+    /// BWT, decoding: turns decoded segments into the transform.
     BWT_EXPAND = "bwt/expand";
-    /// The inverse of the Burrows-Wheeler transform.
+    /// BWT, decoding: inverts the transform.
     BWT_INVERSE = "bwt/inverse";
     /// Turns matches into sequences and literals.
     LZ77_SEQUENCES = "lz77/sequences";
@@ -258,7 +259,7 @@ common![
     "tile_scan",
 ];
 
-/// Asks at a door, to measure it.
+/// Sends requests through a door, to measure it.
 pub(crate) static DOOR_MEASURE: Kernel = Kernel::of_texts(
     "door/measure",
     include_str!("../../../kernels/door/measure.cl"),
@@ -274,7 +275,7 @@ pub(crate) static DOOR_SEARCH: Kernel = Kernel::of_texts(
 pub(crate) static DOOR_RING: Kernel =
     Kernel::of_texts("door/ring", include_str!("../../../kernels/door/ring.cl"), "");
 
-/// Kernels that ask at a door, for tests.
+/// Kernels that send requests through a door, for tests.
 #[cfg(test)]
 pub(crate) static TEST_DOOR: Kernel = Kernel::of_texts(
     "test/door",
@@ -282,7 +283,7 @@ pub(crate) static TEST_DOOR: Kernel = Kernel::of_texts(
     include_str!("../../../kernels/test/door.wgsl"),
 );
 
-/// What kernels at a door import, in OpenCL C and CUDA C++.
+/// The text that kernels at a door import, in OpenCL C and CUDA C++.
 pub(crate) static DOOR: &str = include_str!("../../../kernels/common/door.cl");
 /// The same in WGSL.
 pub(crate) static DOOR_WGSL: &str = include_str!("../../../kernels/common/door.wgsl");
@@ -303,12 +304,12 @@ pub(crate) static TEST_TURNS: Kernel = Kernel::of_texts(
     include_str!("../../../kernels/test/turns.wgsl"),
 );
 
-/// What goes before every file in OpenCL C.
+/// The header of every file in OpenCL C.
 const OPENCL_DIALECT: &str = include_str!("../../../kernels/dialects/opencl.h");
 
 /// Makes each entry point in OpenCL C state the size of its workgroups, as WGSL always does. Without it, a compiler may
 /// give each work item so many registers that the largest workgroups do not run. A compiler that knows the size ignores
-/// MAX_REGISTERS, so the size of the workgroup must then limit the registers well enough.
+/// MAX_REGISTERS, so the size alone must then limit the registers well enough.
 const WORKGROUPS: &str =
     "#define __kernel kernel __attribute__((reqd_work_group_size(THREADS, 1, 1)))\n";
 
@@ -373,7 +374,7 @@ impl Kernel {
         format!("{}.{}", self.file_and_variant().0, extension(api))
     }
 
-    /// The file's text. Of several cost blocks, only the variant's own remains.
+    /// The file's text. If it has several cost blocks, only the variant's own remains.
     pub fn text(&self, api: Api) -> Cow<'static, str> {
         let text = match api.language() {
             Language::OpenClC => self.opencl,

@@ -1,8 +1,8 @@
-//! What a device is and what it has, as its driver says.
+//! The properties and limits of a device, as its driver reports them.
 
 use std::fmt;
 
-/// The most host memory that a queue copies through, in bytes.
+/// The most host memory that a queue uses for staging copies, in bytes.
 pub(crate) const STAGING: u64 = 24 << 20;
 
 /// The programming interface that drives a device.
@@ -26,7 +26,7 @@ pub(crate) enum Language {
 }
 
 impl Api {
-    /// Every interface. Those that drive the same GPUs faster come first.
+    /// Every interface. Of those that drive the same GPUs, the faster come first.
     pub const ALL: [Self; 3] = [Self::Cuda, Self::OpenCl, Self::WebGpu];
 
     /// The language of the kernels that devices of this interface run.
@@ -82,7 +82,7 @@ impl Kind {
     }
 }
 
-/// Where the figure for a device's memory comes from.
+/// The source of the figure for a device's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemorySource {
     /// The driver reports the memory that is free now.
@@ -138,7 +138,7 @@ pub struct Limits {
     pub max_workgroup: u32,
     /// How teams exchange values.
     pub teams: Teams,
-    /// Compute units: how much work it takes to fill the device.
+    /// Number of compute units, which decides how much work fills the device.
     pub compute_units: u32,
     /// Whether the device can time dispatches.
     pub timing: bool,
@@ -146,21 +146,21 @@ pub struct Limits {
 
 impl Limits {
     /// Whether the device silently stops an invocation's loops after about 65,535 iterations in all, as Vulkan's
-    /// software drivers do. Work that needs more iterations has to be divided, or done on the CPU.
+    /// software drivers do. Longer work must be divided, or done on the CPU.
     pub(crate) fn ends_long_loops(&self) -> bool {
         self.kind == Kind::Software && self.api == Api::WebGpu
     }
 
-    /// Whether the device has a single queue, in which kernels run one after another: then one long batch ends sooner than
-    /// several short ones with the same blocks. On other devices short batches run beside each other.
+    /// Whether the device has a single queue, in which kernels run one after another. There, one long batch ends sooner
+    /// than several short ones with the same blocks. On other devices short batches run side by side.
     pub(crate) fn has_one_queue(&self) -> bool {
         self.api == Api::WebGpu
     }
 
-    /// The fuel that an invocation may take where its loops take up to `turns` turns for each unit: less than `fuel` on a
-    /// device that silently ends long loops, so that it reports them instead.
+    /// The fuel for an invocation whose loops take up to `turns` iterations per unit. On a device that silently ends
+    /// long loops, it may be less than `fuel`, so that the kernel reports the limit instead.
     pub(crate) fn loop_fuel(&self, turns: u32, fuel: u32) -> u32 {
-        /// Turns after which no such device has ended an invocation's loops.
+        /// Iterations up to which no such device has ended an invocation's loops.
         const TURNS: u32 = 60_000;
         if self.ends_long_loops() { fuel.min((TURNS / turns).saturating_sub(1)) } else { fuel }
     }

@@ -1,8 +1,8 @@
-//! What to run on a device, as data.
+//! The work for a device, as data.
 //!
 //! A plan handles one batch: `blocks` blocks in slots of equal size. It names its buffers and sizes each by the cost of
 //! a kernel that uses it. Kernels that use the same name share one buffer and must state the same formula for it. The
-//! kernels alone therefore tell how much memory a plan takes, before it is made: see [`Shape::memory`].
+//! kernels alone therefore determine a plan's memory, before the plan is made: see [`Shape::memory`].
 
 use std::fmt;
 
@@ -130,7 +130,7 @@ pub struct Plan {
     pub buffers: Vec<PlanBuffer>,
     /// The steps, in order.
     pub steps: Vec<Step>,
-    /// Kernels that do not run, but have buffers here: other plans, which run in the same memory, need them.
+    /// Kernels that do not run here, but whose buffers other plans in the same memory need.
     pub(crate) idle: Vec<&'static Kernel>,
 }
 

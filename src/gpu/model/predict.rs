@@ -1,14 +1,13 @@
-//! How long a plan takes, from what it launches and what it moves.
+//! How long a plan takes, from its work items and its buffers.
 //!
-//! For each stage, a plan tells how many work items it launches and how large its buffers are. Two figures of a device,
+//! A plan determines how many work items each stage launches and how large its buffers are. Two figures of a device,
 //! seconds per work item and seconds per byte, turn that into a time ([`Figures`]).
 //!
-//! The estimate is good enough for stages that visit every element once, such as sorts, checksums and copies. It is
-//! also all that can be said of work that has never run. It does not see how much one work item does: a parse that
-//! compares 64 candidates per position uses the same buffers as a parse that compares one. Nor does it see that a few
-//! large windows leave most of a device idle where many small windows would fill it. So once a stage has run,
-//! [`crate::Auto`] keeps its measured time and predicts from that; these figures serve only for stages that have not
-//! run.
+//! The estimate is good enough for stages that visit every element once, such as sorts, checksums and copies. For work
+//! that has never run, there is no better one. It ignores how much one work item does: a parse that compares 64
+//! candidates per position uses the same buffers as a parse that compares one. It also ignores that a few large windows
+//! leave most of a device idle, while many small windows would fill it. So once a stage has run, [`crate::Auto`] keeps
+//! its measured time and predicts from that; these figures serve only for stages that have not run.
 
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ use crate::gpu::model::kernel::{
 };
 use crate::gpu::model::plan::{Plan, PlanError, Run, Shape, Step};
 
-/// The longest block: a link has 32 bits, and 8 of them hold a byte.
+/// The longest block: a link has 32 bits, 8 of which hold a byte.
 const MAX_SLOT: u32 = 1 << 24;
 /// Bytes of the transform that a team counts and links.
 const CHUNK: u32 = 8192;
@@ -51,7 +51,7 @@ pub(crate) struct Lanes {
 impl Lanes {
     /// The fastest choice for this much workgroup memory, if any fits.
     pub(crate) fn of(limits: &Limits) -> Option<Self> {
-        // WebGPU offers less workgroup memory, and there more lanes at once gain more than lists in it.
+        // WebGPU offers less workgroup memory. There, more lanes at once gain more than lists in workgroup memory.
         let choices = match limits.api {
             Api::Cuda | Api::OpenCl => [(96, 14), (64, 14), (32, 7), (32, 1)],
             Api::WebGpu => [(64, 3), (32, 3), (32, 2), (32, 1)],
@@ -66,7 +66,7 @@ impl Lanes {
     }
 }
 
-/// The fewest bytes that one dispatch walks. The kernel keeps the places of walks over stretches that are longer.
+/// The fewest bytes that one dispatch walks. Where stretches are longer, the kernel saves the positions of the walks.
 const MIN_WALKED: u32 = 1 << 18;
 
 /// How much of a serial task one dispatch may do.

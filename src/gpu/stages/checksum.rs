@@ -26,7 +26,7 @@ pub enum Direction {
     Encode,
     /// From payloads to contents.
     Decode,
-    /// From decoded blocks to the contents of others. There are no payloads, and jobs say that they have 0 bytes.
+    /// Assembles contents from other decoded blocks. There are no payloads; jobs give their length as 0.
     Restore,
 }
 

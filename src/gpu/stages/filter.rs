@@ -4,13 +4,14 @@
 //! |---|---|
 //! | `unshuffle` | moves bytes or bits back, and with them undoes zigzag or rotation; looks up elements in lists of values |
 //! | `unfilter` | undoes zigzag and rotation elsewhere |
-//! | `calls` | puts distances instead of places into the calls of programs |
+//! | `calls` | turns the absolute targets of calls in programs back into distances |
 //! | `sum` | undoes differences, also those in lists of values, a workgroup for each unit |
-//! | `module` | undoes what a module did, a work item for each lane |
+//! | `module` | undoes a module, a work item for each lane |
 //!
-//! Each block's job says what to undo. The plan only has the steps that some block needs. `unshuffle` goes from one of
-//! the buffers `contents` and `filtered` to the other, and takes the other blocks along; codecs write to the one from
-//! which this ends in `contents`. The other steps work in place, and do nothing for blocks that they do not concern.
+//! Each block's job lists the filters to undo. The plan has only the steps that some block needs. `unshuffle` goes from
+//! one of the buffers `contents` and `filtered` to the other, and copies blocks without such a filter. Codecs write to
+//! whichever buffer makes the last step end in `contents`. The other steps work in place, and skip blocks that do not
+//! need them.
 
 use super::job::Undo;
 use crate::codec::filter::{FilterChain, Stage};
@@ -31,8 +32,8 @@ const PIECE: u32 = 16_384;
 const MIN_UNIT: u32 = 1 << 18;
 
 impl Undo {
-    /// What to undo after `chain`; `None` if that is left to the host. Devices round divisions as they like, so decimal
-    /// floats are, and so are modules other than `modules`.
+    /// The undo steps for `chain`; `None` if the host must undo it. Devices round divisions differently, so the host
+    /// undoes decimal floats, and modules other than `modules`.
     pub(crate) fn of(chain: &FilterChain, modules: &[ModuleStep]) -> Option<Self> {
         let mut undo = Self { unit_log: chain.unit_len().ilog2(), ..Self::default() };
         for (word, stage) in undo.stages.iter_mut().zip(chain.stages().rev()) {
@@ -50,36 +51,36 @@ impl Undo {
     }
 }
 
-/// What undoes the stages of a module.
+/// The kernel that undoes the stages of a module.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ModuleStep {
-    /// The kernel that was made from it.
+    /// The kernel made from the module.
     pub(crate) kernel: &'static Kernel,
     /// Its entry point.
     pub(crate) entry: &'static str,
     /// Work items of a workgroup.
     pub(crate) threads: u32,
-    /// Base-2 logarithm of the bytes that a work item stands for at least.
+    /// Base-2 logarithm of the fewest bytes per work item.
     pub(crate) item_log: u8,
-    /// Base-2 logarithm of the bytes that a lane stands for.
+    /// Base-2 logarithm of the bytes per lane.
     pub(crate) lane_log: u8,
-    /// How often the loops of a lane may begin.
+    /// The fuel of a lane: the most iterations of its loops.
     pub(crate) fuel: u32,
-    /// The most turns that its kernel's loops take for a unit of fuel.
+    /// The most iterations of the kernel's loops per unit of fuel.
     pub(crate) turns: u32,
 }
 
 impl ModuleStep {
-    /// Whether no dispatch of it differs from one of `other`.
+    /// Whether its dispatches are the same as those of `other`.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let parameters = |step: &Self| (step.kernel.stem, step.lane_log, step.fuel);
         parameters(self) == parameters(other)
     }
 }
 
-/// What moves bytes or bits to other places.
+/// Transpositions, which move bytes or bits.
 const MOVES: u32 = 1;
-/// Zigzag or rotation of elements that have not just moved.
+/// Zigzag or rotation that no transposition undoes along the way.
 const CHANGES: u32 = 2;
 /// Differences, once and twice.
 const SUMS: [u32; 2] = [4, 8];
@@ -87,11 +88,11 @@ const SUMS: [u32; 2] = [4, 8];
 const ENTRIES: u32 = 1 << 18;
 /// Calls of programs.
 const CALLS: u32 = 1 << 19;
-/// What `sums` takes for its turn to undo them.
+/// The argument `turn` with which `sums` undoes them.
 const ENTRIES_TURN: u32 = 2;
 /// Differences of adjacent elements that fit a word, once and twice.
 const ADJACENT_SUMS: [u32; 2] = [16, 32];
-/// Words of the periods of rows whose differences a kernel of their own undoes: see `kernels/filter/row_sums`.
+/// Periods, in words, of the rows whose differences `kernels/filter/row_sums` undoes.
 const PERIODS: [u32; 6] = [1, 2, 3, 4, 6, 8];
 
 /// Differences of rows with the period `PERIODS[at]`, once and twice.
@@ -126,7 +127,7 @@ impl Undoing {
     #[cfg(test)]
     pub(crate) const ALL: Self = Self { steps: [0xf_ffff; 3], modules: [0; 3] };
 
-    /// What a block needs.
+    /// The steps that a block needs.
     pub(crate) fn of(undo: &Undo) -> Self {
         let mut moved = None;
         let modules = undo.stages.map(|word| match Stage::from_word(word) {
@@ -156,7 +157,7 @@ impl Undoing {
                 Some(Stage::Xor { width, stride }) => sums_of(width, stride, true)[0],
                 Some(Stage::Dictionary { .. }) => ENTRIES | MOVES,
                 Some(Stage::Calls { .. }) => CALLS,
-                // The module finds zeros where it writes.
+                // The module needs zeros where it writes.
                 Some(Stage::Module(_)) => MOVES,
                 Some(Stage::Decimal { .. } | Stage::NearDecimal { .. }) | None => 0,
             }
@@ -164,14 +165,14 @@ impl Undoing {
         Self { steps, modules }
     }
 
-    /// What two blocks need.
+    /// The steps that either of two blocks needs.
     pub(crate) fn and(self, other: Self) -> Self {
         let steps = std::array::from_fn(|stage| self.steps[stage] | other.steps[stage]);
         let modules = std::array::from_fn(|stage| self.modules[stage] | other.modules[stage]);
         Self { steps, modules }
     }
 
-    /// Where codecs write, so that `contents` has the result.
+    /// The buffer that codecs write to, so that the result ends in `contents`.
     pub(crate) fn source(self) -> &'static str {
         let moves = self.steps.iter().filter(|steps| **steps & MOVES != 0).count();
         ["contents", "filtered"][moves % 2]
@@ -189,7 +190,7 @@ pub(crate) fn append(
     modules: &[ModuleStep],
     limits: &Limits,
 ) -> Result<(), CostError> {
-    // Batches with filters and without run in the same memory.
+    // Batches with and without filters run in the same memory.
     let contents = plan.buffer(&FILTER_SHUFFLE, "contents")?;
     let filtered = plan.buffer(&FILTER_SHUFFLE, "filtered")?;
     plan.idle.push(&FILTER_SHUFFLE);
@@ -241,7 +242,7 @@ pub(crate) fn append(
     Ok(())
 }
 
-/// Adds a run of module `number` for what it has to undo at place `stage` of chains, with this fuel for each lane.
+/// Adds a run that undoes module `number` at place `stage` of chains, with `fuel` for each lane.
 fn add_module(
     plan: &mut Plan,
     module: &ModuleStep,
@@ -268,7 +269,7 @@ fn add_module(
     Ok(())
 }
 
-/// What `row_sums` is compiled with for periods of so many words.
+/// The constants that `row_sums` is compiled with for periods of `words` words.
 fn periods(words: u32) -> [(&'static str, u32); 4] {
     let in_threes = words.is_multiple_of(3);
     [
@@ -281,7 +282,7 @@ fn periods(words: u32) -> [(&'static str, u32); 4] {
     ]
 }
 
-/// Adds a run with a workgroup for each `bytes` of a block.
+/// Adds a run with one workgroup per `bytes` bytes of a block.
 fn add(
     plan: &mut Plan,
     (stage, kernel, entry): (&'static str, &'static Kernel, &'static str),

@@ -1,8 +1,8 @@
 //! Steps that apply filters, before a codec.
 //!
-//! A *pass* reads all elements of the blocks from one buffer and writes them to another. It does one stage of a chain, or
-//! two where the elements are in registers anyway. Each block's job has its passes; blocks with fewer than others are
-//! copied. The contents stay as they are, for the checksum: passes go from `contents` to `filtered`, or by way of
+//! A *pass* reads all elements of the blocks from one buffer and writes them to another. It does one stage of a chain,
+//! or two where the elements are in registers anyway. Each block's job lists its passes; a pass that a block lacks
+//! copies it. The contents stay unchanged, for the checksum: passes go from `contents` to `filtered`, or by way of
 //! `payload`, which the codec fills only later.
 
 use super::job::Undo;
@@ -13,25 +13,25 @@ use crate::gpu::model::plan::{Plan, PlanError, Run, Step};
 
 /// Work items per workgroup.
 const THREADS: u32 = 256;
-/// Bytes of a block that a workgroup has.
+/// Bytes of a block per workgroup.
 const PIECE: u32 = 16_384;
-/// In the word of a stage: zigzag as well.
+/// In a pass's word: zigzag too.
 const ZIGZAG: u32 = 1 << 6;
-/// In the word of a transposition: rotation as well, by the parameter.
+/// In a transposition's word: rotation too, by the parameter.
 const ROTATION: u32 = 1 << 7;
 
 /// The passes that apply a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Passes {
     unit_log: u32,
-    /// For each, its stage as in a block's header, with what it does besides; 0 after the last.
+    /// One word per pass: its stage as in a block's header, plus `ZIGZAG` or `ROTATION`; 0 after the last.
     words: [u32; MAX_STAGES],
 }
 
 impl Passes {
-    /// The passes of `chain`; `None` if that is left to the host. Devices round divisions as they like, so decimal
-    /// floats are; lists of values need a hash table; and an encoder runs a module only where it compares the result at
-    /// once, on the CPU.
+    /// The passes of `chain`; `None` if the host must apply it. Devices round divisions differently, so the host
+    /// handles decimal floats. Lists of values need a hash table. And an encoder runs a module only where it compares
+    /// the result at once, on the CPU.
     pub(crate) fn of(chain: &FilterChain) -> Option<Self> {
         let mut passes = Self { unit_log: chain.unit_len().ilog2(), words: [0; MAX_STAGES] };
         let mut stages = chain.stages().peekable();
@@ -55,18 +55,18 @@ impl Passes {
         Some(passes)
     }
 
-    /// How many there are.
+    /// The number of passes.
     pub(crate) fn count(&self) -> usize {
         self.words.iter().filter(|word| **word != 0).count()
     }
 
-    /// As the job of a block has them.
+    /// The form that a block's job stores.
     pub(crate) fn to_job(self) -> Undo {
         Undo { unit_log: self.unit_log, stages: self.words }
     }
 }
 
-/// Why a chain without passes is not for devices.
+/// The error for a chain that devices cannot apply.
 pub(crate) fn why_not(chain: &FilterChain) -> PlanError {
     let what = match chain.modules().next() {
         Some(_) => "modules filter blocks on the CPU",
@@ -75,7 +75,7 @@ pub(crate) fn why_not(chain: &FilterChain) -> PlanError {
     PlanError::Declined(what.into())
 }
 
-/// The word of a pass that does two stages, if one can.
+/// The word of a pass that does both stages, if one pass can.
 fn together(first: Stage, second: Stage) -> Option<u32> {
     let is_same_width = first.width() == second.width();
     match (first, second) {
@@ -101,12 +101,12 @@ pub(crate) fn most_passes(filter: &Filter) -> usize {
     }
 }
 
-/// Makes the steps of `plan` read what `passes` passes make of `contents`, and puts those passes before them.
+/// Puts `passes` passes over `contents` before the steps of `plan`, which then read the result.
 ///
 /// # Errors
 /// Fails if a kernel's cost is wrong.
 pub(crate) fn prepend(plan: &mut Plan, passes: usize) -> Result<(), CostError> {
-    // Batches of few passes run in the memory of those with many.
+    // Batches with few passes run in the memory of those with many.
     let jobs = plan.buffer(&FILTER_FORWARD, "jobs")?;
     let contents = plan.buffer(&FILTER_FORWARD, "contents")?;
     let filtered = plan.buffer(&FILTER_FORWARD, "filtered")?;

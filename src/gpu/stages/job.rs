@@ -25,7 +25,7 @@ pub struct Job {
     pub position: u32,
 }
 
-/// The filters of a block that its decoder undoes, or that its encoder applies; all 0 if there are none.
+/// The filters of a block that a decoder undoes or an encoder applies; all 0 if there are none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Undo {

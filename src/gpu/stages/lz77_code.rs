@@ -28,7 +28,7 @@ const GROUP_THREADS: u32 = 256;
 /// Models per group.
 const MODELS: u32 = 3;
 
-/// A buffer, and how many words of it belong to each block.
+/// A buffer, and its words per block.
 #[derive(Clone, Copy)]
 struct Part {
     buffer: Buffer,

@@ -7,10 +7,10 @@
 //! With long windows, few teams would have work. There `lz77_decode` only records the sequences, for all chunks at
 //! once, and then `lz77_windows` writes each window with a whole workgroup.
 //!
-//! Chunks that hold only FSE coded literals have their own kernel, `lz77_literals`.
+//! `lz77_literals` decodes chunks that hold only FSE coded literals.
 //!
-//! The payloads are on the device, but the way to compile and launch the kernels depends on what the payloads
-//! [need](Needs). The host finds that out first; it reads only the headers of the payloads for it.
+//! The payloads are on the device, but compiling and launching the kernels depends on the payloads' [needs](Needs). The
+//! host determines these first, from the headers of the payloads alone.
 
 use crate::codec::lz77::stream::directory::{Entry, Header};
 use crate::codec::lz77::{MAX_CHUNK_LOG, MIN_CHUNK_LOG};
@@ -37,9 +37,9 @@ const WINDOW_THREADS: [u32; 3] = [256, 512, 1024];
 /// Work items that sort chunks.
 const ORDER_THREADS: u32 = 1024;
 
-/// What payloads need of the plan that decodes them.
+/// The features of payloads that decide how a plan decodes them.
 ///
-/// Malformed payloads need nothing: any plan rejects them.
+/// Malformed payloads have no needs: any plan rejects them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needs {
     /// Whether a stream is FSE coded.
@@ -57,7 +57,7 @@ pub struct Needs {
     group_log: u8,
     /// The filters to undo.
     filters: Undoing,
-    /// Of an encoder instead: the passes that apply filters.
+    /// For an encoder: the number of passes that apply filters.
     passes: u8,
 }
 
@@ -78,8 +78,8 @@ impl Default for Needs {
 }
 
 impl Needs {
-    /// The most that payloads for blocks of up to `block_len` bytes may need, with or without FSE coded streams. A
-    /// plan for this does a lot of work that most payloads do not need.
+    /// The greatest needs of payloads for blocks of up to `block_len` bytes, with or without FSE coded streams. A plan
+    /// for these does much work that most payloads do not need.
     pub fn any(block_len: u32, fse: bool) -> Self {
         let chunks = block_len.div_ceil(1 << MIN_CHUNK_LOG).max(1);
         let max_log = chunks.next_power_of_two().ilog2() as u8;
@@ -96,12 +96,12 @@ impl Needs {
         }
     }
 
-    /// What payloads of the pipeline `fse` usually need.
+    /// The usual needs of payloads of the pipeline `fse`.
     pub fn literals() -> Self {
         Self { fse: true, chunk_log: MIN_CHUNK_LOG, group_log: 2, ..Self::default() }
     }
 
-    /// What `payload` needs for a block of `block_len` bytes.
+    /// The needs of `payload` for a block of `block_len` bytes.
     pub fn of(payload: &[u8], block_len: usize) -> Self {
         let Ok((header, directory, mut records)) = Header::read(payload, block_len) else {
             return Self::default();
@@ -138,24 +138,24 @@ impl Needs {
         needs
     }
 
-    /// What payloads need whose windows have several chunks, all of them recordable.
+    /// The needs of payloads whose windows have several chunks, all recordable.
     #[cfg(test)]
     pub fn of_long_windows(fse: bool) -> Self {
         Self { fse, chunk_log: 18, max_log: 4, in_turns: false, ..Self::any(1, fse) }
     }
 
-    /// The same, and to undo filters.
+    /// Adds filters to undo.
     #[must_use]
     pub(crate) fn and_filters(self, filters: Undoing) -> Self {
         Self { filters: self.filters.and(filters), ..self }
     }
 
-    /// What an encoder needs whose blocks take up to `passes` passes to filter.
+    /// The needs of an encoder whose blocks take up to `passes` filter passes.
     pub(crate) fn of_passes(passes: usize) -> Self {
         Self { passes: passes as u8, ..Self::default() }
     }
 
-    /// The passes that apply filters.
+    /// The number of passes that apply filters.
     pub(crate) fn passes(&self) -> usize {
         self.passes.into()
     }

@@ -22,7 +22,8 @@ use crate::gpu::model::plan::{Buffer, Plan, PlanError, Run, Shape, Step};
 /// Supported segment lengths, as base-2 logarithms of bytes.
 const SEGMENT_LOGS: core::ops::RangeInclusive<u8> = 8..=15;
 
-/// The same for the thorough deep parse on a device that [ends long loops](Limits::ends_long_loops): at most this.
+/// The longest segment of the thorough deep parse on a device that [ends long loops](Limits::ends_long_loops),
+/// likewise.
 const MAX_LIMITED_LOG: u8 = 13;
 
 /// Bits in a digit of the sort.
@@ -36,7 +37,7 @@ const GATHERED: u32 = 8;
 pub(in crate::gpu) struct Hash {
     pub(in crate::gpu) bytes: u32,
     pub(in crate::gpu) bits: u32,
-    /// How many candidates of a position this hash gives.
+    /// Candidates per position.
     pub(in crate::gpu) candidates: u32,
 }
 
@@ -345,7 +346,7 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
         if is_deep {
             buffers.extend([rows, places]);
             if is_thorough {
-                // Distances in the buffer for rows, and rows in that of `places`, which is needed only later.
+                // The distances go to the buffer `rows_one`. Their rows go to `places`, which is free until later.
                 let near = sort.plan.buffer(kernel, "rows_one")?;
                 sort.append_latest(NEAR, near, places)?;
                 buffers.push(near);

@@ -1,8 +1,8 @@
-//! Plans for the optimal parse of LZ77: it finds the same matches as the CPU's.
+//! Plans for the optimal parse of LZ77, which finds the same matches as the CPU's parse.
 //!
 //! The first steps list the candidates of each position, by two hashes and the order of suffixes. Then each pass
 //! computes the prices of each chunk's symbols and parses segments of it with them, one work item per segment. Every
-//! parse but the last is of a sample of the segments, and also counts symbols for the next prices.
+//! pass but the last parses a sample of the segments, and also counts symbols for the next prices.
 
 use super::bwt_encode;
 use super::lz77_find::{Hash, Sort};

@@ -2,9 +2,9 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`job`] | what kernels read and write about each block |
+//! | [`job`] | the parameters and the result of each block |
 //! | [`lz77_find`] | finds the matches of LZ77 |
-//! | `lz77_optimal` | finds those of the optimal parse |
+//! | `lz77_optimal` | finds them by the optimal parse |
 //! | [`lz77_code`] | codes matches into LZ77 payloads |
 //! | [`lz77_decode`] | decodes LZ77 payloads |
 //! | [`bwt_encode`] | encodes with the BWT codec |
@@ -12,7 +12,7 @@
 //! | [`filter`] | undoes filters |
 //! | [`forward_filter`] | applies filters |
 //! | [`checksum`] | computes checksums, and packs payloads |
-//! | [`moves`] | moves payloads to where decoders read them, and contents to buffers of the caller's |
+//! | [`moves`] | copies payloads to decoders, and contents to the caller's buffers |
 //! | `pipelines` | chains stages into whole pipelines |
 
 pub(crate) mod bwt_decode;

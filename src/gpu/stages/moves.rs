@@ -1,7 +1,7 @@
 //! Copies between buffers, from any byte to any byte.
 //!
-//! After decoding, [`run`] moves the parts that the caller wants from `contents` to buffers of the caller's. What needs no
-//! decoding is uploaded to `contents`.
+//! After decoding, [`run`] moves the wanted parts from `contents` to the caller's buffers. Bytes that need no decoding
+//! are uploaded to `contents`.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ const THREADS: u32 = 256;
 /// 16-byte units of the destination that a workgroup writes.
 const UNITS: u32 = 2048;
 
-/// A move: what the kernel reads about it.
+/// A move, as the kernel reads it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct Move {
@@ -24,7 +24,7 @@ pub(crate) struct Move {
     pub(crate) bytes: u32,
     /// Offset in the destination in bytes: the lower half, then the upper one.
     pub(crate) to: [u32; 2],
-    /// 0, or a byte that goes to the destination instead of the source's, made by [`Move::fill`].
+    /// 0 to copy, or the byte to fill with, as [`Move::fill`] encodes it.
     pub(crate) fill: u32,
     /// Always 0.
     pub(crate) reserved: [u32; 3],
@@ -43,13 +43,13 @@ impl Move {
     }
 }
 
-/// The most moves that are written at once for `plan`: as many as its buffer `moves` holds.
+/// The number of moves that the buffer `moves` of `plan` holds.
 pub(crate) fn most(plan: &Plan) -> usize {
     let moves = plan.buffers.iter().find(|buffer| buffer.name == "moves");
     moves.map_or(0, |moves| moves.bytes as usize / size_of::<Move>())
 }
 
-/// Adds the buffer `contents`, for contents that no step makes.
+/// Adds the buffer `contents`, for contents that no step of the plan writes.
 ///
 /// # Errors
 /// Fails if the kernel's cost is wrong.
@@ -67,7 +67,7 @@ pub(crate) fn add_moves(plan: &mut Plan) -> Result<(), CostError> {
     Ok(())
 }
 
-/// Lengths in bytes of what moves may read and write.
+/// The lengths that bound the reads and writes of moves, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ends {
     /// Of the source.
@@ -76,8 +76,8 @@ pub(crate) struct Ends {
     pub(crate) destination: u64,
 }
 
-/// A run of the moves with the numbers `moves` in their buffer, none of more than `longest` bytes, to any byte. It lacks its
-/// buffers: the source, the moves and the destination.
+/// A run of the moves numbered `moves` in their buffer, each of up to `longest` bytes. The caller adds its buffers: the
+/// source, the moves and the destination.
 pub(crate) fn run(moves: Range<u32>, longest: u32, ends: Ends) -> Run {
     // The destination may begin at the end of a unit.
     let longest = longest.saturating_add(15);

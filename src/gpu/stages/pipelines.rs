@@ -30,7 +30,7 @@ fn runnable(plan: Plan, limits: &Limits) -> Result<Plan, PlanError> {
     Ok(plan)
 }
 
-/// Makes the plan from `contents` to `packed`, with a result for each block. If a recipe has several
+/// Makes the plan from `contents` to `packed`, with a result for each block. If the recipe has several
 /// [parts](Recipe::parts), the plan is that of the first.
 pub(crate) fn encode(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<Plan, PlanError> {
     encode_filtered(limits, recipe, shape, most_passes(&recipe.filter))
@@ -76,8 +76,8 @@ pub(crate) fn decoding(recipe: &Recipe) -> Pipeline {
     }
 }
 
-/// Makes the plan that decodes what [`encode`] made, to verify it. Counts only the memory beyond that of [`encode`]:
-/// the two plans share `contents` and `payload`.
+/// Makes the plan that decodes the payloads of [`encode`], to verify them. Counts only the memory beyond that of
+/// [`encode`]: the two plans share `contents` and `payload`.
 pub(crate) fn check(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<Plan, PlanError> {
     let mut plan = decode(limits, decoding(recipe), shape, Needs::default())?;
     for buffer in &mut plan.buffers {
@@ -98,7 +98,7 @@ pub(crate) fn decode(
     decode_with(limits, pipeline, shape, needs, &[])
 }
 
-/// Like [`decode`], for blocks that these modules filtered too.
+/// Like [`decode`], for blocks that may need `modules` undone.
 pub(crate) fn decode_with(
     limits: &Limits,
     pipeline: Pipeline,
@@ -129,7 +129,7 @@ pub(crate) fn decode_and_move(
     runnable(plan, limits)
 }
 
-/// A plan for blocks that moves of other plans put together in `contents`: it computes their checksums.
+/// A plan that computes the checksums of blocks that other plans' moves have assembled in `contents`.
 pub(crate) fn restore(limits: &Limits, shape: Shape) -> Result<Plan, PlanError> {
     let mut plan = moves_alone(shape)?;
     add_checksums(&mut plan, limits, Direction::Restore)?;

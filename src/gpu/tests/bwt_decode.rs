@@ -8,7 +8,7 @@ use crate::gpu::stages::bwt_decode::{self, Lanes};
 use crate::gpu::stages::job::{Job, JobResult};
 use crate::test_data::noise;
 
-/// Text much like prose: words of a small vocabulary, in an order that is not quite random.
+/// Text much like prose: words of a small vocabulary, in an order that is not fully random.
 fn text(len: usize) -> Vec<u8> {
     let source = include_str!("bwt_decode.rs").as_bytes();
     let words: Vec<_> = source.split(|b| *b == b' ').filter(|w| !w.is_empty()).collect();

@@ -1,4 +1,4 @@
-//! Whole pipelines on every device produce the CPU's bytes, and decode them.
+//! Whole pipelines on every device produce the same payloads as the CPU, and decode them.
 
 use super::testing::each_device;
 use crate::codec::lz77::{Params, Search};

@@ -1,4 +1,4 @@
-//! What every [`Device`] must do, tested on each device there is.
+//! The duties of a [`Device`], tested on each device present.
 
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,7 @@ fn copies(device: &dyn Device) {
     device.free(buffer);
 }
 
-/// Many copies of several lengths without a wait, so that pinned memory is used again and becomes longer.
+/// Many copies of several lengths without a wait, so that the queue reuses and lengthens its pinned memory.
 fn copies_of_what_is_filled_in(device: &dyn Device) {
     let mut queue = device.queue().unwrap();
     for is_fixed in [false, true] {
@@ -116,7 +116,7 @@ fn dispatches(device: &dyn Device, are_beside_others: bool) {
         queue.dispatch(&count_up(&[buffer], &[100, factor], 4)).unwrap();
     }
     assert_eq!(read(&mut *queue, buffer, 400), expected(149, 0));
-    // This kernel needs so little that its largest workgroup is the largest that the device claims to run.
+    // This kernel needs so few resources that it runs in the largest workgroup that the device claims.
     let largest = device.limits().max_workgroup;
     for (threads, add) in [(32, 7), (64, 7), (32, 9), (512.min(largest), 3), (largest, 5)] {
         queue.clear(buffer, 0, 400).unwrap();
@@ -195,7 +195,7 @@ fn times(device: &dyn Device) {
     device.free(buffer);
 }
 
-/// Errors are reported as what they are, and later calls work.
+/// Calls report the right errors, and later calls work.
 fn failures(device: &dyn Device) {
     let mut queue = device.queue().unwrap();
     let largest = device.limits().max_buffer;
@@ -266,7 +266,7 @@ fn what_takes_too_long_is_given_up() {
         let (start, before) = (Instant::now(), processor_time());
         queue.set_deadline(Duration::from_millis(1));
         match queue.finish() {
-            // The device is so fast that there was nothing to abandon.
+            // The device was too fast: there was nothing to abandon.
             Ok(()) => return device.free(buffer),
             Err(error) => assert_eq!(error, DeviceError::TimedOut),
         }

@@ -1,4 +1,4 @@
-//! Cost blocks: which errors are found, and where; and the values of formulas.
+//! Cost blocks: the errors that the parser finds, their places, and the values of formulas.
 
 use crate::gpu::model::cost::{CostError, KernelCost};
 
@@ -40,7 +40,7 @@ fn a_sound_block() {
     assert_eq!(parse(bare).unwrap().threads.eval(7), Ok(14));
 }
 
-/// What to replace in [`SOUND`] and by what, and the expected error: line, column, and a part of the text.
+/// A text of [`SOUND`] to replace, its replacement, and the expected error: line, column, and a part of the message.
 const WRONG: &[(&str, &str, usize, usize, &str)] = &[
     // The block.
     ("// @pz_cost {", "// no cost", 13, 1, "no cost block"),

@@ -1,14 +1,14 @@
 //! How far kernels write in each buffer, against the formula that states its size.
 //!
-//! Plans run in buffers with room behind their end, so that a kernel that writes too far is seen to. A buffer's end is
-//! the last byte that differs from what filled it: no formula may be smaller, and some plan must come within 2% of
-//! each. Batches of many tiny blocks show constants, and blocks of megabytes what grows with N.
+//! Plans run in buffers with room behind their end, which reveals kernels that write too far. A buffer's end is the
+//! last byte that differs from its fill: no formula may be smaller, and some plan must come within 2% of each. Batches
+//! of many tiny blocks show the constants of a formula, and blocks of megabytes the terms that grow with N.
 //!
-//! Formulas are made for the device that needs most. So only the software device comes within 2% of each; on others no
+//! Formulas cover the most demanding device. So only the software device comes within 2% of each; on other devices no
 //! formula may be too small.
 //!
-//! This needs a device whose kernels are told how many blocks there are. Kernels in WGSL derive it from the lengths of
-//! buffers, and what they write too far is dropped, so that their results are wrong.
+//! This needs a device whose kernels get the number of blocks as an argument. Kernels in WGSL derive it from the
+//! lengths of buffers, and WebGPU drops writes beyond a buffer, so their results would be wrong.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ use crate::pipeline::Level;
 use crate::sync::Mutex;
 use crate::test_data::{mixture, noise};
 
-/// What buffers hold before a plan runs, over and over: never 0, and nothing that a kernel would write by chance.
+/// The pattern that fills buffers before a plan runs: never 0, and unlikely to match a kernel's output.
 const FILL: [u8; 251] = {
     let mut fill = [0; 251];
     let mut i = 0;
@@ -44,12 +44,12 @@ const FILL: [u8; 251] = {
     fill
 };
 
-/// Bytes behind the end of a buffer of so many.
+/// The number of guard bytes behind a buffer of `bytes` bytes.
 fn guard(bytes: u64) -> u64 {
     bytes + 4096
 }
 
-/// The last byte that a plan wrote in a buffer, and one more.
+/// The index after the last byte that a plan wrote in a buffer.
 #[derive(Debug, Clone)]
 struct Extent {
     shape: Shape,
@@ -67,8 +67,7 @@ fn filling(len: usize) -> Vec<u8> {
     filling
 }
 
-/// The last of `bytes` that is not as it was, and one more. At first they were zeros as far as `cleared`, and then
-/// [`FILL`].
+/// The index after the last changed byte. Before, `bytes` were zeros up to `cleared`, followed by [`FILL`].
 fn end_of(bytes: &[u8], cleared: usize) -> u64 {
     let mut before = filling(bytes.len());
     before[..cleared].fill(0);
@@ -105,7 +104,7 @@ impl Extents {
             queue.read(memory.named(buffer.name), 0, &mut bytes).unwrap();
             ends[at] = end_of(&bytes, cleared).max(ends[at]);
         };
-        // Kernels reset what they counted: buffers that are cleared are looked at after each step.
+        // Kernels reset their counters, so check cleared buffers after each step.
         for step in &plan.steps {
             let one = Plan { steps: vec![step.clone()], ..without_steps.clone() };
             submit(&one, &memory, &mut *queue).unwrap();
@@ -146,7 +145,7 @@ impl Extents {
         self.run(device, &format!("encode {name}"), &plan, &inputs);
     }
 
-    /// Decodes `blocks` copies of what the CPU makes of `contents`, by a plan for what they need and for `more`.
+    /// Decodes `blocks` copies of the CPU's payload of `contents`, by a plan for its needs and `more`.
     fn decode(
         &mut self,
         (device, limits): (&dyn Device, &Limits),
@@ -198,7 +197,7 @@ impl Extents {
         self.run(device, "undo filters", &plan, &inputs);
     }
 
-    /// Checks contents alone.
+    /// Computes the checksums of contents alone.
     fn check_contents(&mut self, device: &dyn Device, (len, blocks): (u32, u32)) {
         let mut plan = Plan::new(Shape::new(blocks, len));
         checksum::add_checksums_by(&mut plan, checksum::Direction::Restore, 4).unwrap();
@@ -213,7 +212,7 @@ impl Extents {
         self.run(device, "check contents", &plan, &inputs);
     }
 
-    /// Moves full blocks out of `contents`, by as many moves as there can be.
+    /// Moves full blocks out of `contents`, by as many moves as fit.
     fn moves(&mut self, device: &dyn Device, (len, blocks): (u32, u32)) {
         let shape = Shape::new(blocks, len);
         let plan = moves_of_blocks(shape).unwrap();
@@ -226,7 +225,8 @@ impl Extents {
         self.run(device, "moves", &plan, &inputs);
     }
 
-    /// What is wrong with the formulas of `costs`, if plans write at least the part `least` of what each gives.
+    /// The errors of the formulas of `costs`: plans must write no more than a formula gives, and at least the share
+    /// `least` of it.
     fn complaints(&self, costs: &[(&str, KernelCost)], least: f64) -> Vec<String> {
         let mut formulas: BTreeMap<&str, (Vec<&str>, Vec<&Formula>)> = BTreeMap::new();
         for (stem, cost) in costs {
@@ -283,7 +283,7 @@ fn lz77(level: u32, change: impl Fn(Params) -> Params) -> Recipe {
     }
 }
 
-/// Everything that plans write, at the sizes where most of each buffer is used.
+/// The extents of all plans, at the sizes that use most of each buffer.
 fn measured(device: &dyn Device) -> Extents {
     let mut extents = Extents::default();
     let own = device.limits();
@@ -294,7 +294,7 @@ fn measured(device: &dyn Device) -> Extents {
         text.resize(len, b'.');
         text
     };
-    // As long a payload as can be: hardly any symbol is missing.
+    // The longest possible payload: it contains nearly all symbols.
     let dense = |len| noise(3, len, 240);
     // Many short matches.
     let short = |len| noise(5, len, 2);
@@ -311,7 +311,7 @@ fn measured(device: &dyn Device) -> Extents {
     {
         extents.encode(with, &format!("chunks of {name}"), &greedy, (&contents, 1));
     }
-    // As where a dispatch is bounded, and with as few compute units as make chunks be decoded in order.
+    // Bounded dispatches, and so few compute units that chunks are decoded in order.
     let bounded =
         Limits { api: Api::WebGpu, kind: Kind::Software, compute_units: 0, ..own.clone() };
     let bounded = (device, &bounded);
@@ -337,7 +337,7 @@ fn measured(device: &dyn Device) -> Extents {
     extents.encode(with, "the BWT", &recipe(13, 8), (&noise(3, 1 << 20, 256), 1));
     extents.decode(with, "tiny blocks of the BWT", (&recipe(10, 8), none), (&short(tiny), 64));
     extents.decode(bounded, "the BWT", (&recipe(10, 8), none), (&short(1 << 19), 1));
-    // Walks that several dispatches do.
+    // Walks that take several dispatches.
     extents.decode(bounded, "the BWT with few rows", (&recipe(13, 19), none), (&text(1 << 20), 1));
     extents
 }

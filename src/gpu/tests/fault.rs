@@ -1,4 +1,4 @@
-//! Buffer pools, and how everything recovers when a device fails, whatever the call.
+//! Buffer pools, and recovery from a failure of any device call.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A device with a planted fault, to test how the work recovers.
+//! A device with a planted fault, to test recovery.
 
 use std::collections::HashMap;
 use std::sync::MutexGuard;
@@ -47,7 +47,7 @@ pub(crate) struct Faulty<D: Device> {
     writes: AtomicU64,
     /// How long queues wait by default.
     deadline: Duration,
-    /// Whether it is as if no program was loaded while a kernel runs.
+    /// Whether the device acts as if no program was loaded while a kernel runs.
     loads_nothing: bool,
     /// The available memory in bytes.
     memory: AtomicU64,
@@ -56,7 +56,7 @@ pub(crate) struct Faulty<D: Device> {
     /// The largest total size of buffers with which a queue has worked since the memory was last set.
     most_used: AtomicU64,
     live: Mutex<Live>,
-    /// What each call was.
+    /// The kind of each call.
     kinds: Mutex<Vec<&'static str>>,
 }
 
@@ -74,7 +74,7 @@ impl Live {
     }
 }
 
-/// What happens to a call.
+/// The fate of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Done,
@@ -108,7 +108,7 @@ impl<D: Device> Faulty<D> {
         Self { deadline, ..self }
     }
 
-    /// Makes it say that no plan runs at once.
+    /// Makes the device say that no plan runs at once.
     pub fn loading_nothing(self) -> Self {
         Self { loads_nothing: true, ..self }
     }
@@ -124,7 +124,7 @@ impl<D: Device> Faulty<D> {
         self.most_used.load(Ordering::Relaxed)
     }
 
-    /// How often there was no memory.
+    /// How often an allocation was refused.
     pub fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
     }

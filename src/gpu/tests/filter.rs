@@ -46,14 +46,14 @@ const CHAINS: [&str; 70] = [
     "delta4x65535,xor8,bits8",
     "transpose7,transpose5,bits4",
     "zigzag2,delta1x257,rotate4:9",
-    // What is undone while elements move, and what only resembles it.
+    // Stages that are undone while elements move, and stages that only resemble them.
     "rotate2,transpose2",
     "zigzag4,transpose4",
     "rotate8:33,transpose8",
     "rotate4,transpose8",
     "zigzag1,transpose3",
     "rotate2:7,bits2",
-    // Rows of each length whose differences a kernel of its own undoes.
+    // Rows of each length that `row_sums` handles.
     "delta1x2",
     "delta1x4",
     "deltadelta2x2",
@@ -91,7 +91,7 @@ fn undone(device: &dyn Device, blocks: &[(Vec<u8>, Undo)], longest: usize) -> Ve
     undone_by(Undoing::default(), device, blocks, longest)
 }
 
-/// The same by `undoing` as well.
+/// Like [`undone`], with the steps of `undoing` too.
 fn undone_by(
     mut undoing: Undoing,
     device: &dyn Device,
@@ -116,7 +116,7 @@ fn undone_by(
     slots.map(|(slot, (filtered, _))| slot[..filtered.len()].to_vec()).collect()
 }
 
-/// The contents, and what the chain makes of them.
+/// The contents filtered by the chain, and how to undo it.
 fn filtered(name: &str, contents: &[u8]) -> (Vec<u8>, Undo) {
     let chain: FilterChain = name.parse().unwrap();
     let (mut filtered, mut scratch) = (Vec::new(), Vec::new());
@@ -143,7 +143,7 @@ fn blocks_are_undone_as_on_the_cpu() {
     });
 }
 
-/// Applies each block's chain on `device`, together, and returns what becomes of the contents.
+/// Applies each block's chain on `device`, in one batch, and returns the filtered contents.
 fn applied(device: &dyn Device, blocks: &[(&str, &[u8])]) -> Vec<Vec<u8>> {
     let longest = blocks.iter().map(|(_, contents)| contents.len()).max().unwrap();
     let shape = Shape::new(blocks.len() as u32, longest as u32);
@@ -179,7 +179,7 @@ fn blocks_are_filtered_as_on_the_cpu() {
             blocks.push((name, noise(len as u32 + 1, len, 256)));
         }
     }
-    // Blocks without filters lie between others.
+    // Some blocks between the others have no filters.
     blocks.insert(5, ("", noise(1, 777, 256)));
     let blocks: Vec<_> = blocks.iter().map(|(name, contents)| (*name, &contents[..])).collect();
     each_device(|device| {
@@ -251,7 +251,7 @@ fn calls_in_programs_are_changed_as_on_the_cpu() {
     });
 }
 
-/// Elements of 8 bytes, and their halves, with so many values.
+/// Elements of 8 bytes, and their halves, that take `values` different values.
 fn few_values(values: u32, len: usize) -> Vec<u8> {
     let value = |i: u32| (i / 2).wrapping_mul(2_654_435_761) % values * 0x0012_3456 + i % 2;
     (0..).flat_map(|i| value(i).to_le_bytes()).take(len).collect()
@@ -288,7 +288,7 @@ fn lists_of_values_are_looked_up() {
     });
 }
 
-/// Lists and places of any bytes: devices restore what the CPU does.
+/// Lists and places of arbitrary bytes: devices restore the same contents as the CPU.
 #[test]
 fn hostile_lists_give_the_same_everywhere() {
     let chains = ["dictionary4:1", "dictionary4:2", "dictionary8:1", "dictionary8:2"];
@@ -323,7 +323,7 @@ fn a_planted_fault_is_found() {
     });
 }
 
-/// Jobs that no header gives change nothing beyond their blocks.
+/// Jobs that no valid header produces change nothing beyond their blocks.
 #[test]
 fn what_jobs_say_is_bounded() {
     let other = noise(1, 4096, 256);

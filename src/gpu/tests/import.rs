@@ -1,4 +1,4 @@
-//! Coding between buffers that the caller has made, without copies.
+//! Coding between the caller's buffers, without copies.
 
 use super::coder::on_cpu;
 use crate::Options;
@@ -8,8 +8,8 @@ use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{BufferId, Device, DeviceError, NativeBuffer};
 use crate::gpu::stages::lz77_decode::Needs;
 
-/// Encodes and decodes on `ours` between buffers of `theirs`, which plays the caller's own code: it makes the buffers,
-/// fills them and reads them. `native` gives out their handles.
+/// Encodes and decodes on `ours` between buffers of `theirs`. The latter stands in for the caller's own code: it makes,
+/// fills and reads the buffers. `native` returns their handles.
 pub(crate) fn codes_between_callers_buffers(
     theirs: &dyn Device,
     ours: impl Device,
@@ -69,7 +69,7 @@ pub(crate) fn codes_between_callers_buffers(
     }
     drop(decoder);
 
-    // Buffers that are too small, that are one and the same, or that are not there.
+    // Buffers that are too small, shared, or missing.
     let is_refused = |own, part: &str| {
         let encoder = Encoder::new(&ours, &encoding, 3, own).err();
         let decoder = Decoder::new(&ours, pipeline, BLOCK as u32, 3, own).err();
@@ -89,7 +89,7 @@ pub(crate) fn codes_between_callers_buffers(
     ours.free(small_id);
     is_refused(Buffers { contents: Some(small_id), ..own }, "has no buffer for the contents");
 
-    // What was freed is still the caller's.
+    // After freeing, the buffers still belong to the caller.
     assert_eq!(ours.live(), 0);
     for id in [own.contents.unwrap(), own.payloads.unwrap()] {
         ours.free(id);

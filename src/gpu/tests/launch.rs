@@ -1,7 +1,6 @@
 //! What plans launch and what compilers reserve, against `threads`, `passes` and `local_mem` of `@pz_cost`.
 //!
-//! All levels, pipelines and payloads count, on every kind of GPU, and the most demanding of them must be what the cost
-//! says.
+//! All levels, pipelines and payloads count, on every kind of GPU, and the cost must equal the most demanding of them.
 
 use std::collections::BTreeMap;
 
@@ -23,10 +22,10 @@ use {
 
 /// Lengths of blocks at which costs are exact.
 const LENS: [u32; 7] = [1 << 16, 1 << 17, 1 << 18, 1 << 20, 1 << 22, 1 << 23, 1 << 24];
-/// Lengths of blocks for which they are enough.
+/// Lengths of blocks at which costs are enough, but not exact.
 const SHORT: [u32; 4] = [256, 1024, 4096, 1 << 15];
 
-/// The most that a plan takes of a kernel file.
+/// The greatest demands of any plan on a kernel file.
 #[derive(Debug, Default)]
 struct Most {
     /// By the length of a block.
@@ -72,7 +71,7 @@ fn launches() -> Launches {
     all
 }
 
-/// What is wrong with a cost.
+/// The errors of a cost.
 fn complaints(stem: &str, cost: &KernelCost, seen: &Most) -> Vec<String> {
     let mut complaints = Vec::new();
     let formulas =
@@ -80,7 +79,7 @@ fn complaints(stem: &str, cost: &KernelCost, seen: &Most) -> Vec<String> {
     for (key, formula, most) in formulas {
         for (&slot, &most) in most {
             let stated = formula.eval(slot.into()).unwrap();
-            // Workgroups that are not full are no fault.
+            // A cost may exceed the plans by 2%, for workgroups that are not full.
             let is_much = stated * 98 > most * 100 && LENS.contains(&slot);
             if stated < most || is_much {
                 complaints.push(format!(
@@ -120,7 +119,7 @@ fn passes_and_threads_are_those_of_plans_and_planted_faults_are_found() {
         for key in ["passes", "threads"] {
             for plant in plants {
                 let cost = with(kernel, key, plant);
-                // Half of one pass is one.
+                // Half of one pass, rounded up, is still one.
                 let is_same = values(&cost) == values(kernel.cost().unwrap());
                 let found = complaints(kernel.stem, &cost, seen(kernel));
                 assert!(
@@ -203,9 +202,8 @@ fn specialised(kind: &Limits) -> Programs {
     all
 }
 
-/// `source` without its instructions for NVIDIA's GPUs, which no other compiler takes. An empty statement gives each
-/// result in their place, so that whatever uses a result, or memory, is still there. What only other kinds of teams use
-/// is gone.
+/// `source` without its instructions for NVIDIA's GPUs, which no other compiler takes. An empty statement in their
+/// place gives each result, so that code that uses a result, or memory, stays. Code for other kinds of teams is gone.
 #[cfg(all(feature = "opencl", feature = "webgpu"))]
 fn without_instructions(source: &str, teams: Teams) -> String {
     let scratch = "SHARED uint team_scratch_[TEAM_SCRATCH];";
@@ -216,7 +214,7 @@ fn without_instructions(source: &str, teams: Teams) -> String {
     let mut pieces = source.split("asm");
     let mut without = String::from(pieces.next().unwrap_or_default());
     for piece in pieces {
-        // Outside NVIDIA's compiler that is the name.
+        // The keyword's name outside NVIDIA's compiler.
         without += "__asm__";
         let call = piece.trim_start_matches(" volatile").starts_with('(');
         let mut is_quoted = false;
@@ -237,8 +235,8 @@ fn without_instructions(source: &str, teams: Teams) -> String {
     without
 }
 
-/// The most workgroup memory of each kernel file, and of what; `None` if there is no software device of OpenCL. Its
-/// compiler reports what the source declares; a GPU's may round that up.
+/// The most workgroup memory of each kernel file, and the program that takes it; `None` if there is no software device
+/// of OpenCL. Its compiler reports what the source declares; a GPU's may round that up.
 #[cfg(all(feature = "opencl", feature = "webgpu"))]
 fn workgroup_memory() -> Option<BTreeMap<&'static str, (u64, String)>> {
     let found = crate::gpu::device::opencl::devices().into_iter().flatten();
@@ -257,7 +255,7 @@ fn workgroup_memory() -> Option<BTreeMap<&'static str, (u64, String)>> {
             *most = (bytes, format!("{} on {} with {:?}", run.entry, kind.api, kind.teams));
         }
     };
-    // CUDA compiles the same programs as OpenCL. What its compiler reports is tested with the backend.
+    // CUDA compiles the same programs as OpenCL. The backend's tests check what CUDA's compiler reports.
     for (api, teams) in KINDS.into_iter().filter(|(api, _)| *api != Api::Cuda) {
         let kind = limits(api, teams);
         for (source, runs) in specialised(&kind) {

@@ -1,4 +1,4 @@
-//! Compares the payloads that kernels make with those of the CPU's encoder.
+//! Compares the kernels' payloads with those of the CPU's encoder.
 
 use super::lz77_find::short_words;
 use super::testing::{GARBAGE, each_device, run_plan};
@@ -161,7 +161,7 @@ fn matches_and_literals() {
     });
 }
 
-/// Matches go on beyond their segments, and cover many others.
+/// Matches extend beyond their segments and cover many later ones.
 #[test]
 fn long_matches_pass_many_segments() {
     let blocks = [far_and_near(60_000), far_and_near(150_001)];
@@ -227,7 +227,7 @@ fn a_planted_fault_is_found() {
             fault(&params, &block, &results[0], &outputs[0])
         };
         assert_eq!(fault_of(&inputs), None);
-        // Nothing comes before the first byte, so it is a literal whatever the contents are.
+        // The first byte has no predecessors, so it is always a literal.
         inputs.contents[0] ^= 1;
         assert!(fault_of(&inputs).is_some());
     });

@@ -1,4 +1,4 @@
-//! Each device finds the same matches as the CPU.
+//! Each device must find the same matches as the CPU.
 
 use super::testing::{each_device, run_plan};
 use crate::codec::Codec;
@@ -146,7 +146,7 @@ fn matches_of_samples_are_those_of_the_cpu() {
     let samples = samples();
     let blocks: Vec<&[u8]> = samples.iter().filter(|s| !s.is_empty()).map(|s| &s[..]).collect();
     let (short, long): (Vec<&[u8]>, Vec<&[u8]>) = blocks.iter().partition(|b| b.len() < 2000);
-    // All would take software devices three times as long.
+    // With all of them, software devices would take three times as long.
     let long: Vec<&[u8]> = long.into_iter().step_by(3).collect();
     each_device(|device| {
         for search in SEARCHES {
@@ -199,7 +199,7 @@ fn optimal_matches_are_those_of_the_cpu() {
         text.push(length as u8);
     }
     text.resize(text.len() + 1000, 0);
-    // A match so long that segments begin within what positions inherit of it.
+    // A match so long that segments begin inside the part of it that positions inherit.
     text.extend_from_within(..45_000);
     assert!(text.len() > 3 << 15);
     let level = params(Search::Optimal(EFFORTS[0]), 18, 18, 14);
@@ -248,8 +248,8 @@ fn a_wrong_match_is_noticed() {
     });
 }
 
-/// Speed at each level on a file, and whether all its matches equal the CPU's. `PZ_DATA` is the file, `PZ_TOTAL` the
-/// size to repeat it to, `PZ_LEVELS` the levels (digits), and `PZ_SEGMENT_LOG` another segment length.
+/// Measures the speed at each level on a file, and compares all matches with the CPU's. `PZ_DATA` is the file,
+/// `PZ_TOTAL` the size to repeat it to, `PZ_LEVELS` the levels (digits), and `PZ_SEGMENT_LOG` another segment length.
 #[test]
 #[ignore = "takes a GPU and a file"]
 fn h200_lz77_find() {

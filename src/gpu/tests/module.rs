@@ -1,4 +1,5 @@
-//! Modules on devices, against the CPU, which tests of [`crate::module`] compare with another interpreter.
+//! Compares modules on devices with modules on the CPU, which tests of [`crate::module`] compare with another
+//! interpreter.
 
 use super::testing::{each_device, run_plan};
 use crate::gpu::device::pool::Pool;
@@ -37,7 +38,7 @@ fn on(
     arguments: &[u64],
     fuel: u32,
 ) -> Result<World, RunError> {
-    // Predicted memory is what is allocated.
+    // The allocated memory equals the prediction.
     let pool = Pool::new(device);
     let reach = reach_of(&world.windows())?;
     let results = run(&pool, entry, &mut world.windows(), lanes, arguments, fuel)?;
@@ -47,7 +48,7 @@ fn on(
     Ok(world)
 }
 
-/// Runs lanes on a device, and checks that the CPU does the same.
+/// Runs lanes on a device and on the CPU, and compares the results.
 fn compare(
     device: &dyn Device,
     entry: &Entry,
@@ -62,7 +63,7 @@ fn compare(
         (Err(RunError::Trapped(lane, trap)), Some(first)) => {
             assert_eq!((lane, trap), first, "{what}, {arguments:x?}");
         }
-        // A device that ends long loops refuses what takes many turns.
+        // A device that ends long loops refuses entries that take many iterations.
         (Err(RunError::Declined(_)), _) if device.limits().kind == Kind::Software => {
             println!("declined: {what}");
         }
@@ -159,7 +160,7 @@ fn control_flow_numbers_and_windows_agree() {
     });
 }
 
-/// Loops that never end, and accesses beyond everything, end on devices as they do on the CPU.
+/// Endless loops and accesses out of bounds end on devices as they do on the CPU.
 #[test]
 fn hostile_modules_are_trapped_on_devices() {
     each_device(|device| {
@@ -168,7 +169,7 @@ fn hostile_modules_are_trapped_on_devices() {
                 compare(device, &entry, 70, &[argument], 1000, &name);
             }
         }
-        // More fuel than such a device's loops take is never silently cut short.
+        // Such a device declines work for more fuel than its loops can use; it never silently stops short.
         let forever = &entries(source!("hostile"))[1].1;
         let found = on(device, World::new(), forever, 1, &[], 100_000).err().unwrap();
         let is_cut = device.limits().ends_long_loops();
@@ -204,7 +205,7 @@ fn mutated_on_devices(seed: u64, count: usize) {
     }
     each_device(|device| {
         for (at, (entry, arguments)) in found.iter().enumerate() {
-            // One lane: what several write to one place depends on their order.
+            // A single lane: if several wrote to one place, their order would decide the result.
             compare(device, entry, 1, arguments, 200, &format!("mutated module {at}"));
         }
     });
@@ -255,7 +256,7 @@ fn a_planted_fault_is_found() {
     });
 }
 
-/// The cost block of a kernel is one that the parser of all others reads, with the same figures in both languages.
+/// The cost block of a module's kernel is valid, with the same figures in both languages.
 #[test]
 fn costs_are_derived() {
     let (_, entry) = &entries(source!("stress"))[0];

@@ -1,4 +1,4 @@
-//! What holds for every plan: it takes exactly the memory that its kernels' costs predict, and its kernels are valid.
+//! Checks of every plan: it takes exactly the memory that its kernels' costs predict, and its kernels are valid.
 
 use std::collections::HashMap;
 
@@ -252,7 +252,7 @@ fn devices_allocate_what_costs_predict() {
     });
 }
 
-/// Compiles kernels with the constants of plans, as far as that works without a device.
+/// Compiles kernels with the constants of plans, as far as possible without a device.
 #[cfg(feature = "webgpu")]
 #[test]
 fn kernels_are_valid_for_every_kind_of_team() {

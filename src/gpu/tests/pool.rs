@@ -57,7 +57,7 @@ fn buffers_that_no_request_fits_are_given_back() {
     for bytes in (1000..2000).step_by(4) {
         let ids = [0; 3].map(|_| pool.allocate(bytes).unwrap());
         ids.into_iter().for_each(|id| pool.free(id));
-        // What waits for another request never adds to the most that was allocated at a time.
+        // Free buffers in the pool never raise the peak of allocated memory.
         assert!(pool.reserved() <= 3 * bytes, "{bytes}");
         assert_eq!(pool.reserved(), ledger.taken());
     }

@@ -1,4 +1,4 @@
-//! Parts of blocks, decoded out of a file's bytes to any places of a buffer, on every device.
+//! Decodes parts of blocks from a file's bytes to any places of a buffer, on every device.
 
 use super::testing::{GARBAGE, PATIENCE, each_device};
 use crate::codec::Recipe;
@@ -23,7 +23,7 @@ impl Numbers {
     }
 }
 
-/// A buffer of the caller's, and what it should hold.
+/// A buffer of the caller's, and its expected contents.
 struct Destination<'d> {
     device: &'d dyn Device,
     buffer: BufferId,
@@ -71,7 +71,7 @@ fn bytes_move_from_anywhere_to_anywhere() {
         let mut to = Destination::new(device, 300_000);
         let mut other = Destination::new(device, 1000);
         let mut parts = Vec::new();
-        // Parts that touch each other, more of them than a dispatch moves.
+        // Adjacent parts, more than a dispatch moves.
         let mut at = 3;
         for turn in 0..60 {
             let most = [1, 3, 20, 900, 40_000][turn % 5];
@@ -104,7 +104,7 @@ fn bytes_move_from_anywhere_to_anywhere() {
             let origin = Origin::Raw(from as u32);
             parts.push(Part { origin, bytes, buffer, buffer_end, at: at as u64 });
         }
-        // What does not fit does nothing: behind either end, or up to the last byte and one more.
+        // A part that does not fit has no effect: beyond either end, or one byte too long.
         let end = other.end();
         for (from, bytes, at) in [
             (raw.len() as u32 - 3, 4, 700),

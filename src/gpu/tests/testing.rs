@@ -1,4 +1,4 @@
-//! What tests of kernels and backends share: the devices, and a way to run a plan from inputs to outputs.
+//! Shared by tests of kernels and backends: the devices, and a way to run a plan from inputs to outputs.
 //!
 //! | environment | |
 //! |---|---|
@@ -90,7 +90,7 @@ fn webgpu() -> Opened {
     Err(DeviceError::Absent("this build is without the feature".into()))
 }
 
-/// Longer than anything takes, even on a busy machine whose drivers compile all kernels first.
+/// Longer than any work takes, even on a busy machine whose drivers compile all kernels first.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Runs `test` on every device of all interfaces, including software devices.
@@ -121,19 +121,19 @@ pub(crate) fn each_new_device(test: impl Fn(&dyn Device)) {
     each_of(opened, &test);
 }
 
-// The test is a reference, so that this is not compiled again for each test.
+// The test is a reference, so the compiler does not instantiate this function for each test.
 fn each_of(opened: impl Fn(Api, &dyn Fn(&Opened)), test: &dyn Fn(&dyn Device)) {
     let wanted = std::env::var("PZ_TEST_DEVICE").ok().map(|wanted| wanted.to_lowercase());
     let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| name.contains(wanted));
     let no_skip = std::env::var_os("PZ_TEST_NO_SKIP").is_some_and(|value| value == "1");
-    // There is no software device for CUDA, so a machine without one is no failure.
+    // CUDA has no software device, so a machine without a CUDA device is no failure.
     let mut apis = [
         (Api::Cuda, false),
         (Api::OpenCl, cfg!(feature = "opencl")),
         (Api::WebGpu, cfg!(feature = "webgpu")),
     ];
-    // A driver compiles one kernel at a time. So that two tests do not wait for each other, every second one begins with
-    // the last driver.
+    // A driver compiles one kernel at a time. Every second test begins with the last driver, so that two tests do not
+    // wait for each other.
     static TESTS: AtomicUsize = AtomicUsize::new(0);
     if TESTS.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
         apis.reverse();
@@ -219,7 +219,7 @@ impl<D: Device> Device for WithLimits<D> {
     }
 }
 
-/// A dispatch of a kernel that counts up.
+/// A dispatch of the counting kernel.
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
 pub(crate) fn counting(threads: u32) -> Run {
     Run {

@@ -102,8 +102,8 @@ impl Nvrtc {
     }
 }
 
-/// Loads the library of built-in functions that lies beside NVRTC. NVRTC asks for it by name, and version 13 does not look
-/// in its own folder; the system then finds the one that is loaded.
+/// Loads the library of built-in functions that lies beside NVRTC. NVRTC asks for it by name, and version 13 does not
+/// look in its own folder; the system then finds the one that is loaded.
 #[cfg(unix)]
 fn load_builtins(nvrtc: &Path) {
     use libloading::os::unix::Library;

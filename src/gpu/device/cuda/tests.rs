@@ -1,4 +1,4 @@
-//! Tests without a device: all programs compile. What devices must do is tested in [`crate::gpu::tests`].
+//! Tests without a device: all programs compile. [`crate::gpu::tests`] tests devices.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use crate::gpu::tests::plan::{builders, limits};
 use crate::gpu::tests::testing::{files_in, turns};
 use crate::sync::Mutex;
 
-/// The compiler for GPUs of this capability, or for those that it knows at all.
+/// A compiler for GPUs of this capability; `None`, with a message, if there is no compiler.
 fn compiler(capability: (i32, i32)) -> Option<Compiler> {
     match Compiler::of(i32::MAX, capability) {
         Ok(compiler) => Some(compiler),
@@ -74,7 +74,7 @@ fn programs(compiler: &Compiler, limits: &Limits) -> Vec<Program> {
     programs
 }
 
-/// The kernels that ask at a door, and their entry points.
+/// The kernels that send requests through a door, and their entry points.
 fn door_kernels() -> [(&'static Kernel, &'static [&'static str]); 4] {
     [
         (&TEST_DOOR, &["open_and_read", "stream", "write", "die"]),
@@ -84,7 +84,7 @@ fn door_kernels() -> [(&'static Kernel, &'static [&'static str]); 4] {
     ]
 }
 
-/// What callers put before kernels of their own compiles without anything else, in CUDA C++.
+/// The text that callers put before their own kernels compiles by itself in CUDA C++.
 #[test]
 fn the_kernels_side_of_a_door_needs_no_other_text() {
     let Some(compiler) = compiler((9, 0)) else { return };
@@ -116,7 +116,7 @@ fn workgroup_memory(program: &[u8], entry: &str) -> u64 {
     (0..count).find(is_wanted).map_or(0, |i| number(section(i) + 0x20, 8))
 }
 
-/// What CUDA takes of a workgroup's memory for itself, at most. It counts for no limit.
+/// The most workgroup memory that CUDA reserves for itself, in bytes. It counts toward no limit.
 const RESERVED: u64 = 1024;
 
 /// Every program compiles, and takes the workgroup memory that its cost states at most.
@@ -217,7 +217,7 @@ fn buffers_that_are_unfit_are_refused() {
     }
 }
 
-/// What is queued in one of two queues that work in the same stream is done in the order in which it was queued.
+/// Two queues in the same stream run their commands in the order of the calls.
 #[test]
 fn queues_work_in_the_callers_stream() {
     for device in opened() {
@@ -239,7 +239,7 @@ fn queues_work_in_the_callers_stream() {
     }
 }
 
-/// The driver would read parameters that are not there.
+/// Without the check, the driver would read past the parameters.
 #[test]
 fn a_dispatch_with_other_parameters_is_refused() {
     for device in opened() {
@@ -255,7 +255,7 @@ fn a_dispatch_with_other_parameters_is_refused() {
             threads: 32,
         };
         let refused = queue.dispatch(&work);
-        // Older drivers do not tell what parameters a kernel has; they must not run this.
+        // Older drivers do not report a kernel's parameters; they must not run this.
         if let Ok(()) = refused {
             panic!("a kernel ran without its last parameter");
         }
@@ -288,7 +288,7 @@ fn programs_are_kept() {
         let kept = std::fs::read(file).unwrap();
         run();
         assert_eq!(std::fs::read(file).unwrap(), kept);
-        // A program in the cache that the driver refuses is compiled anew.
+        // If the driver refuses a cached program, it is compiled anew.
         let nonsense = b"no program, and long enough for a driver to look for a header in it, which it does not find";
         let crc = crc32c::crc32c(nonsense).to_le_bytes();
         std::fs::write(file, [&kept[..32], &crc, nonsense].concat()).unwrap();

@@ -176,8 +176,8 @@ impl<D: Driver> InFlight<D> {
         piece.wait(driver, until)?;
         let into = &mut piece.bytes()[..bytes];
         // SAFETY: queue and buffer are of one device. The caller has checked that the range is within the buffer. The
-        // destination is read only after the command has ended. It stays pinned until then, and is leaked if the command
-        // is abandoned.
+        // destination is read only after the command has ended. It stays pinned until then, and is leaked if the
+        // command is abandoned.
         let event = unsafe { driver.download(&self.stream, from, into)? };
         self.last = Some(event.clone());
         piece.is_used_by(event);

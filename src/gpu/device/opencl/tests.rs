@@ -89,7 +89,7 @@ fn queues_fill_the_same_pinned_memory_in_turns() {
                 assert!(back == vec![2 * turn + number as u8; bytes]);
             }
         }
-        // What is lent now stays with the queue.
+        // From now on the queue keeps the piece that it borrows.
         queues[0].set_pinned_is_fixed(true);
         assert_eq!(device.shared.lent_pieces(), 0);
         queues[0].write_with(buffers[0], 0, (len, 0), &mut |memory| memory.fill(99)).unwrap();
@@ -116,7 +116,7 @@ fn what_was_read_ahead_is_what_is_read() {
             queue.flush().unwrap();
             queue.read(buffer, 128, &mut back).unwrap();
             assert_eq!(back, [turn; 64]);
-            // Other bytes, and what changes in between.
+            // Reads of other bytes, and changes between the two calls.
             queue.read_ahead(buffer, 128, 64).unwrap();
             queue.read(buffer, 64, &mut back).unwrap();
             assert_eq!(back, [turn; 64]);
@@ -159,14 +159,14 @@ fn a_device_is_of_use_after_work_was_given_up() {
         queue.finish().unwrap();
         queue.set_deadline(Duration::ZERO);
         turns(&mut *queue, buffer, [30_000, count]).unwrap();
-        // Where kernels take turns, the second one never starts.
+        // Where kernels run one at a time, the second one never starts.
         let second = turns(&mut *queue, buffer, [30_000, count]);
         assert!(matches!(second, Ok(()) | Err(DeviceError::TimedOut)), "{second:?}");
         assert_eq!(queue.finish(), Err(DeviceError::TimedOut));
         assert_eq!(queue.finish(), Err(DeviceError::TimedOut));
         drop(queue);
         device.free(buffer);
-        // The same kernel in other sizes, while the work that was given up goes on.
+        // The same kernel in other sizes, while the abandoned work goes on.
         for count in [2 * count, 32] {
             let buffer = device.allocate(u64::from(count) * 4).unwrap();
             let mut queue = device.queue().unwrap();
@@ -250,7 +250,7 @@ fn drivers_that_miscount_are_known() {
     assert!(!miscounts("NVIDIA CUDA 550.54"));
 }
 
-/// After a failure, a new queue does the housekeeping.
+/// After a failure, the device makes a new housekeeping queue.
 #[test]
 fn housekeeping_goes_on_after_a_failure() {
     for device in opened() {

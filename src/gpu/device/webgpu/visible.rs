@@ -50,8 +50,8 @@ pub(super) fn visible_memory(
     let description =
         wgpu::BufferDescriptor { label: None, size, usage: USAGE, mapped_at_creation: false };
     let buffer = device.scoped(size, || {
-        // SAFETY: the buffer is of this device, has this size and these usages, and is bound to initialised memory. It lives
-        // until wgpu drops it.
+        // SAFETY: the buffer is of this device, has this size and these usages, and is bound to initialised memory. It
+        // lives until wgpu drops it.
         unsafe {
             let raw = vulkan::Buffer::from_raw_externally_owned(memory.buffer, dropped);
             device.device.create_buffer_from_hal::<Vulkan>(raw, &description)
