@@ -149,6 +149,36 @@ impl DeviceBuffer {
         Some(DeviceSliceMut { place, len: range.end - range.start })
     }
 
+    /// A new buffer in the same memory, with the same bytes.
+    ///
+    /// # Errors
+    /// Fails if there is too little memory, or if the device does.
+    pub fn try_clone(&self) -> Result<Self, DeviceError> {
+        let mut copy = self.memory.allocate(self.len)?;
+        // A device copies whole words.
+        let mut copied = 0;
+        if let (Some((from, start)), Some((to, _))) = (self.on(), copy.on())
+            && let Place::Device { buffer, .. } = &self.place
+            && start % 4 == 0
+            && self.len >= 4
+        {
+            copied = self.len & !3;
+            let mut queue = buffer.core.device().queue()?;
+            queue.copy((from, start), (to, 0), copied)?;
+            queue.finish()?;
+        }
+        match self.as_bytes() {
+            Some(bytes) => copy.copy_from_host(0, bytes)?,
+            None => {
+                let mut rest = zeroed((self.len - copied) as usize)
+                    .map_err(|_| DeviceError::OutOfMemory { bytes: self.len })?;
+                self.copy_to_host(copied, &mut rest)?;
+                copy.copy_from_host(copied, &rest)?;
+            }
+        }
+        Ok(copy)
+    }
+
     /// Copies bytes from `offset` on to the host.
     ///
     /// # Errors

@@ -120,6 +120,24 @@ fn misuse_is_an_error() {
     });
 }
 
+#[test]
+fn copies_are_buffers_of_their_own() {
+    let check = |memory: DeviceMemory| {
+        for len in [0, 1, 3, 4, 4099, 70_000] {
+            let contents = contents(len);
+            let mut buffer = memory.allocate(len as u64).unwrap();
+            buffer.copy_from_host(0, &contents).unwrap();
+            let copy = buffer.try_clone().unwrap();
+            buffer.copy_from_host(0, &vec![0; len]).unwrap();
+            let mut found = vec![1; len];
+            copy.copy_to_host(0, &mut found).unwrap();
+            assert!(found == contents, "{len} bytes of {memory:?}");
+        }
+    };
+    check(DeviceMemory::host());
+    each_static_device(|device| check(memory_of(device)));
+}
+
 /// A buffer that the caller has made with the interface's own calls.
 #[test]
 fn buffers_of_callers_are_destinations() {
