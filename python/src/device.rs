@@ -43,6 +43,7 @@ impl Device {
 }
 
 /// Where contents go.
+#[derive(Clone)]
 pub enum Place {
     /// The host's memory.
     Host,
@@ -215,17 +216,19 @@ pub fn devices(py: Python<'_>) -> Vec<DeviceInfo> {
     })
 }
 
-/// How long to wait at exit for a device that is being opened.
-const MAX_WAIT: Duration = Duration::from_secs(10);
+/// How long to wait at exit for one call of a driver. Those that compile a kernel take seconds on a slow machine.
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// Waits until no device is being opened in the background: drivers cannot handle a process that ends meanwhile.
+/// Waits until no thread calls a driver in the background, and has them call none any more: drivers cannot handle a
+/// process that ends meanwhile.
 #[pyfunction]
 #[pyo3(signature = ())]
-pub fn finish_opening(py: Python<'_>) {
-    py.detach(|| {
-        let begun = Instant::now();
-        while Gpu::any_in_background() && begun.elapsed() < MAX_WAIT {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    });
+pub fn finish_opening(py: Python<'_>) -> PyResult<()> {
+    Gpu::stop_in_background();
+    let begun = Instant::now();
+    while Gpu::any_in_background() && begun.elapsed() < MAX_WAIT {
+        py.detach(|| std::thread::sleep(Duration::from_millis(5)));
+        py.check_signals()?;
+    }
+    Ok(())
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
+use pz::Gpu;
 
 use crate::error;
 
@@ -20,6 +21,7 @@ static FORKS: AtomicU64 = AtomicU64::new(0);
 #[pyfunction]
 pub fn after_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    Gpu::forked();
 }
 
 /// What tells this process from those that it was forked from.

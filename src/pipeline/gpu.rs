@@ -4,12 +4,12 @@ mod accelerator;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::gpu::device::background::{self, Busy};
 use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{Device, DeviceError, Limits};
 use crate::sync::Mutex;
@@ -118,7 +118,20 @@ impl Gpu {
     /// meanwhile should skip the exit handlers that libraries have registered: drivers cannot handle running them at
     /// that time.
     pub fn any_in_background() -> bool {
-        BUSY.load(Ordering::Acquire) > 0
+        background::is_busy()
+    }
+
+    /// Has those threads begin nothing more, for a process that is about to end. They still finish a call of a driver
+    /// that they have begun: wait until [`any_in_background`](Self::any_in_background) says that they have. From then
+    /// on no device opens.
+    pub fn stop_in_background() {
+        background::end();
+    }
+
+    /// Tells the library that this process has been forked from one that may have had such threads. They do not exist
+    /// here.
+    pub fn forked() {
+        background::forget();
     }
 
     fn unopened() -> Self {
@@ -220,6 +233,9 @@ impl Shared {
 
 /// Calls a driver, and turns a panic into an error.
 fn guarded<T>(work: impl FnOnce() -> Result<T, DeviceError>) -> Result<T, DeviceError> {
+    if background::is_ending() {
+        return Err(DeviceError::Failed("the process is ending".into()));
+    }
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(DeviceError::Failed("the driver panicked".into())))
 }
@@ -238,25 +254,6 @@ impl PartialEq for Gpu {
 }
 
 impl Eq for Gpu {}
-
-/// The number of background threads at work.
-static BUSY: AtomicUsize = AtomicUsize::new(0);
-
-/// Counts one background thread while it exists.
-pub(crate) struct Busy(());
-
-impl Busy {
-    pub(crate) fn new() -> Self {
-        BUSY.fetch_add(1, Ordering::AcqRel);
-        Self(())
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        BUSY.fetch_sub(1, Ordering::AcqRel);
-    }
-}
 
 #[cfg(test)]
 #[path = "gpu_tests.rs"]

@@ -9,6 +9,7 @@
 //! | `pool` | a device that reuses and counts its buffers |
 //! | `run` | runs a plan on a device |
 //! | `shared_queue` | one queue for several owners |
+//! | `background` | threads that call drivers in the background, and how they end with the process |
 //! | `deadline` | when to abandon a device that does not answer |
 //! | [`discovery`] | which devices exist, and why an expected one is missing |
 //! | `seen` | how many devices the last look found |
@@ -18,6 +19,7 @@
 //! | `in_order` | the part that CUDA and OpenCL share: in-order queues and events |
 //! | `cuda`, `opencl`, `webgpu` | the backends |
 
+pub(crate) mod background;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu", test))]

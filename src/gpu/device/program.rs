@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use super::{DeviceError, Kind, Limits};
+use super::{DeviceError, Kind, Limits, background};
 use crate::gpu::model::kernel::Kernel;
 use crate::gpu::model::plan::{Plan, Run};
 use crate::sync::Mutex;
@@ -130,7 +130,7 @@ pub(in crate::gpu) fn too_large(
 /// Calls `compile` for the runs of `plans`, several at a time, and once for all runs with the same `key`.
 ///
 /// # Errors
-/// One of the errors of `compile`. The other programs are compiled all the same.
+/// One of the errors of `compile`. The other programs are compiled all the same, unless the process ends.
 pub(in crate::gpu) fn prepare<K: PartialEq>(
     limits: &Limits,
     plans: &[Plan],
@@ -148,7 +148,9 @@ pub(in crate::gpu) fn prepare<K: PartialEq>(
     let next = AtomicUsize::new(0);
     let failure = Mutex::new(None);
     let work = || {
-        while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed))
+            && !background::is_ending()
+        {
             if let Err(error) = compile(run) {
                 *failure.lock() = Some(error);
             }

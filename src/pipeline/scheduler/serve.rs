@@ -11,10 +11,11 @@ use super::{Shared, State, Task};
 use crate::clock::Instant;
 use crate::gpu::coder::Work;
 use crate::gpu::device::Device;
+use crate::gpu::device::background::{self, Busy};
 use crate::gpu::device::pool::Pool;
 use crate::gpu::model::plan::Shape;
 use crate::pipeline::batch_sizing::{Next, Situation};
-use crate::pipeline::gpu::{Accelerator, Busy};
+use crate::pipeline::gpu::Accelerator;
 use crate::pipeline::gpu_engine::{GpuEngine, MAX_PATIENCE};
 use crate::pipeline::statistics::Statistics;
 use crate::pipeline::throughput::{Throughput, WithDevice};
@@ -48,12 +49,15 @@ impl<T: Task> Shared<T> {
             }
         }
         accelerator.is_idle("it was not ready before the work was done");
-        let (serving, busy) = (Arc::clone(shared), Busy::new());
+        let (serving, mut busy) = (Arc::clone(shared), Some(Busy::new()));
         let thread = thread::Builder::new().name("pz device".into());
         let started = thread.spawn(move || {
-            let work = AssertUnwindSafe(|| serving.open(&accelerator, pool.as_ref(), busy));
+            let work = AssertUnwindSafe(|| serving.open(&accelerator, pool.as_ref(), &mut busy));
             // Treat a panic in the backend as a device failure.
             let _ = catch_unwind(work);
+            // If this is the last to have the device, it is closed here.
+            drop(accelerator);
+            drop(busy);
             let mut state = serving.lock();
             state.device.threads = 0;
             state.memory.device_stops();
@@ -76,7 +80,7 @@ impl<T: Task> Shared<T> {
         self: &Arc<Self>,
         accelerator: &Accelerator,
         pool: Option<&Arc<ThreadPool>>,
-        busy: Busy,
+        busy: &mut Option<Busy>,
     ) {
         if accelerator.gpu.is_closed() {
             // Ask the drivers only when some device would be worth it, and then check whether this one is. If earlier
@@ -111,6 +115,9 @@ impl<T: Task> Shared<T> {
         let plans = accelerator.work.plans(device.limits(), shape);
         // A kernel that does not compile makes the device decline the batch later.
         let _ = device.prepare(&plans);
+        if background::is_ending() {
+            return;
+        }
         let preparing = begun.elapsed();
         // Compiling may take longer than the whole job, so workers make room only now.
         if !self.make_room() {
@@ -143,7 +150,7 @@ impl<T: Task> Shared<T> {
         state.device.threads = batches.slots as usize;
         state.memory.device_begins(batches.slots as usize, self.workers);
         drop(state);
-        drop(busy);
+        *busy = None;
         thread::scope(|scope| {
             let serve = |engine: &GpuEngine<'_>| {
                 engine.stay_on_thread();
