@@ -97,13 +97,13 @@ typedef enum {
 } pz_status;
 
 /**
- * Takes `len` bytes of `data`. Returns how many it took, or a negative number if it failed. `context` is what was
- * given with the function, as for all callbacks.
+ * Takes `len` bytes of `data`. Returns how many it took, or a negative number if it failed, which `pz_error_message`
+ * then repeats. `context` is what was given with the function, as for all callbacks.
  */
 typedef ptrdiff_t (*pz_write_fn)(void *context, const void *data, size_t len);
 
 /**
- * Puts up to `len` bytes into `buffer`. Returns how many, 0 at the end, or a negative number if it failed.
+ * Puts up to `len` bytes into `buffer`. Returns how many, 0 at the end, or a negative number if it failed, as above.
  */
 typedef ptrdiff_t (*pz_read_fn)(void *context, void *buffer, size_t len);
 

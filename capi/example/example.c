@@ -31,6 +31,12 @@ static ptrdiff_t read_file(void *file, void *buffer, size_t len) {
     return read == 0 && ferror((FILE *)file) ? -1 : (ptrdiff_t)read;
 }
 
+/* Fails, as if the disk were full. */
+static ptrdiff_t fail(void *context, const void *data, size_t len) {
+    (void)context, (void)data, (void)len;
+    return -28;
+}
+
 /* In one call, at level 6. */
 static void one_shot(const char *text, size_t len) {
     pz_options *options = pz_options_new();
@@ -95,6 +101,17 @@ static void stream(const char *path, const char *text, size_t len) {
     expect(at == len, "length of the stream");
     pz_decoder_free(decoder);
     fclose(file);
+
+    /* A callback that fails says why with a number of its own, which every later call repeats. */
+    check(pz_encoder_new(fail, NULL, options, &encoder), "encoder");
+    check(pz_encoder_write(encoder, text, 1000), "write");
+    for (int i = 0; i < 2; i++) {
+        expect(pz_encoder_flush(encoder) == PZ_STATUS_IO, "a callback that fails");
+        expect(strcmp(pz_error_message(), "the write callback failed with -28") == 0, pz_error_message());
+    }
+    expect(pz_encoder_finish(encoder) == PZ_STATUS_IO, "finishing after a failure");
+    expect(strcmp(pz_error_message(), "the write callback failed with -28") == 0, pz_error_message());
+    pz_encoder_free(encoder);
     pz_options_free(options);
 }
 

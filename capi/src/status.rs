@@ -47,6 +47,7 @@ pub enum pz_status {
 }
 
 /// A status that is not `Ok`, and words for it.
+#[derive(Clone)]
 pub struct Failure {
     status: pz_status,
     message: String,
@@ -59,6 +60,17 @@ impl Failure {
 
     pub fn invalid(message: &str) -> Self {
         Self::new(pz_status::InvalidArgument, message)
+    }
+}
+
+/// The failure after which a stream is of no more use.
+#[derive(Default)]
+pub struct FirstFailure(Option<Failure>);
+
+impl FirstFailure {
+    /// Keeps the first failure. Later ones only say that there was a first, so they get its status and its words.
+    pub fn check<T>(&mut self, result: Result<T, Error>) -> Result<T, Failure> {
+        result.map_err(|error| self.0.get_or_insert_with(|| error.into()).clone())
     }
 }
 

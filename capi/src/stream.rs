@@ -3,18 +3,18 @@
 use std::ffi::c_void;
 use std::io::{self, Read, Write};
 
-use pz::{Decoder, Encoder};
+use pz::{Decoder, Encoder, Error};
 
 use crate::memory::{free, input, object, output, store};
 use crate::options::{decode_options, encode_options, pz_decode_options, pz_options};
-use crate::status::{Failure, guarded, pz_status};
+use crate::status::{Failure, FirstFailure, guarded, pz_status};
 
-/// Takes `len` bytes of `data`. Returns how many it took, or a negative number if it failed. `context` is what was
-/// given with the function, as for all callbacks.
+/// Takes `len` bytes of `data`. Returns how many it took, or a negative number if it failed, which `pz_error_message`
+/// then repeats. `context` is what was given with the function, as for all callbacks.
 pub type pz_write_fn =
     Option<unsafe extern "C" fn(context: *mut c_void, data: *const c_void, len: usize) -> isize>;
 
-/// Puts up to `len` bytes into `buffer`. Returns how many, 0 at the end, or a negative number if it failed.
+/// Puts up to `len` bytes into `buffer`. Returns how many, 0 at the end, or a negative number if it failed, as above.
 pub type pz_read_fn =
     Option<unsafe extern "C" fn(context: *mut c_void, buffer: *mut c_void, len: usize) -> isize>;
 
@@ -35,7 +35,7 @@ impl Write for Callback<WriteFn> {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         // SAFETY: The caller has promised that function and context belong together.
         let taken = unsafe { (self.function)(self.context, data.as_ptr().cast(), data.len()) };
-        counted(taken, data.len(), "the write callback failed")
+        counted(taken, data.len(), "write")
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -48,18 +48,27 @@ impl Read for Callback<ReadFn> {
         // SAFETY: The caller has promised that function and context belong together.
         let put =
             unsafe { (self.function)(self.context, buffer.as_mut_ptr().cast(), buffer.len()) };
-        counted(put, buffer.len(), "the read callback failed")
+        counted(put, buffer.len(), "read")
     }
 }
 
 /// What a callback returned, if it can be true.
-fn counted(returned: isize, most: usize, failure: &str) -> io::Result<usize> {
-    let count = usize::try_from(returned).ok().filter(|&count| count <= most);
-    count.ok_or_else(|| io::Error::other(failure))
+fn counted(returned: isize, most: usize, name: &str) -> io::Result<usize> {
+    match usize::try_from(returned) {
+        Ok(count) if count <= most => Ok(count),
+        Ok(count) => Err(io::Error::other(format!(
+            "the {name} callback returned {count}, and it was called for {most} bytes"
+        ))),
+        Err(_) => Err(io::Error::other(format!("the {name} callback failed with {returned}"))),
+    }
 }
 
 /// Compresses what is written to it.
-pub struct pz_encoder(Option<Encoder<Callback<WriteFn>>>);
+pub struct pz_encoder {
+    /// `None` once it has finished.
+    encoder: Option<Encoder<Callback<WriteFn>>>,
+    failure: FirstFailure,
+}
 
 /// Makes an encoder that gives its output to `write`, in the thread that calls it.
 ///
@@ -78,8 +87,9 @@ pub unsafe extern "C" fn pz_encoder_new(
         // SAFETY: The caller's promise.
         let options = unsafe { encode_options(options) };
         let made = Encoder::new(Callback { function, context }, &options)?;
+        let made = pz_encoder { encoder: Some(made), failure: FirstFailure::default() };
         // SAFETY: The caller's promise.
-        unsafe { store(encoder, Box::into_raw(Box::new(pz_encoder(Some(made))))) }
+        unsafe { store(encoder, Box::into_raw(Box::new(made))) }
     })
 }
 
@@ -96,7 +106,7 @@ pub unsafe extern "C" fn pz_encoder_write(
     guarded(|| {
         // SAFETY: The caller's promise.
         let (encoder, data) = unsafe { (object(encoder)?, input(data, len)?) };
-        Ok(open(encoder)?.write_all(data)?)
+        with(encoder, |encoder| Ok(encoder.write_all(data)?))
     })
 }
 
@@ -109,7 +119,7 @@ pub unsafe extern "C" fn pz_encoder_write(
 pub unsafe extern "C" fn pz_encoder_flush(encoder: *mut pz_encoder) -> pz_status {
     guarded(|| {
         // SAFETY: The caller's promise.
-        Ok(open(unsafe { object(encoder) }?)?.flush()?)
+        with(unsafe { object(encoder) }?, |encoder| Ok(encoder.flush()?))
     })
 }
 
@@ -121,12 +131,9 @@ pub unsafe extern "C" fn pz_encoder_flush(encoder: *mut pz_encoder) -> pz_status
 pub unsafe extern "C" fn pz_encoder_finish(encoder: *mut pz_encoder) -> pz_status {
     guarded(|| {
         // SAFETY: The caller's promise.
-        let encoder = unsafe { object(encoder) }?;
-        open(encoder)?;
-        if let Some(encoder) = encoder.0.take() {
-            encoder.finish()?;
-        }
-        Ok(())
+        let pz_encoder { encoder, failure } = unsafe { object(encoder) }?;
+        let encoder = encoder.take().ok_or_else(finished)?;
+        failure.check(encoder.finish().map(drop))
     })
 }
 
@@ -140,12 +147,23 @@ pub unsafe extern "C" fn pz_encoder_free(encoder: *mut pz_encoder) {
     unsafe { free(encoder) }
 }
 
-fn open(encoder: &mut pz_encoder) -> Result<&mut Encoder<Callback<WriteFn>>, Failure> {
-    encoder.0.as_mut().ok_or_else(|| Failure::invalid("the encoder has finished"))
+fn with(
+    encoder: &mut pz_encoder,
+    work: impl FnOnce(&mut Encoder<Callback<WriteFn>>) -> Result<(), Error>,
+) -> Result<(), Failure> {
+    let pz_encoder { encoder, failure } = encoder;
+    failure.check(work(encoder.as_mut().ok_or_else(finished)?))
+}
+
+fn finished() -> Failure {
+    Failure::invalid("the encoder has finished")
 }
 
 /// Decompresses what its callback reads.
-pub struct pz_decoder(Decoder<Callback<ReadFn>>);
+pub struct pz_decoder {
+    decoder: Decoder<Callback<ReadFn>>,
+    failure: FirstFailure,
+}
 
 /// Makes a decoder that gets its input from `read`, in the thread that calls it, and reads the first header. It reads
 /// ahead of the contents that it returns.
@@ -165,8 +183,9 @@ pub unsafe extern "C" fn pz_decoder_new(
         // SAFETY: The caller's promise.
         let options = unsafe { decode_options(options) };
         let made = Decoder::new(Callback { function, context }, &options)?;
+        let made = pz_decoder { decoder: made, failure: FirstFailure::default() };
         // SAFETY: The caller's promise.
-        unsafe { store(decoder, Box::into_raw(Box::new(pz_decoder(made)))) }
+        unsafe { store(decoder, Box::into_raw(Box::new(made))) }
     })
 }
 
@@ -185,7 +204,8 @@ pub unsafe extern "C" fn pz_decoder_read(
     guarded(|| {
         // SAFETY: The caller's promise.
         let (decoder, buffer) = unsafe { (object(decoder)?, output(buffer, len)?) };
-        let put = decoder.0.read(buffer)?;
+        let pz_decoder { decoder, failure } = decoder;
+        let put = failure.check(decoder.read(buffer).map_err(Error::from))?;
         // SAFETY: The caller's promise.
         unsafe { store(count, put) }
     })
