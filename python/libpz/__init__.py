@@ -16,8 +16,8 @@ b'what is said three times is true'
 | know the devices of this machine, and what work will cost | `devices`, `cost` |
 | compress the chunks of Zarr's arrays | `libpz.zarr.PzCodec`, `libpz.numcodecs.Pz` |
 
-All exceptions are subclasses of `Error`, except those of the system (`OSError`) and of wrong types (`TypeError`,
-`BufferError`).
+All exceptions are subclasses of `Error`, except those of the system (`OSError`), of wrong types (`TypeError`), of
+closed files (`ValueError`), and those that a file object raises when it is called.
 """
 
 import atexit as _atexit
@@ -45,6 +45,7 @@ from ._errors import (
     RangeError,
     TensorError,
     TruncatedError,
+    UnsuitableBufferError,
     UnsupportedError,
     UntrustedModuleError,
 )
@@ -54,6 +55,7 @@ from ._libpz import (
     Compressor,
     Decompressor,
     DeviceBuffer,
+    __version__,
     compress,
     compress_into,
     content_size,
@@ -93,8 +95,10 @@ __all__ = [
     "TensorFile",
     "TensorSlice",
     "TruncatedError",
+    "UnsuitableBufferError",
     "UnsupportedError",
     "UntrustedModuleError",
+    "__version__",
     "compress",
     "compress_into",
     "content_size",

@@ -59,7 +59,7 @@ class OutOfMemoryError(Error, MemoryError):
 
 
 class OptionError(Error, ValueError):
-    """There is no such level, pipeline, filter, block size, window or device name."""
+    """There is no such level, pipeline, filter, block size, window or device name, or no such mode or framework."""
 
 
 class BufferTooSmallError(Error, ValueError):
@@ -67,6 +67,12 @@ class BufferTooSmallError(Error, ValueError):
 
     needed: int
     len: int
+
+
+class UnsuitableBufferError(Error, BufferError, ValueError):
+    """A buffer, array or tensor cannot be used like this: its bytes do not lie one after another, cannot be written to,
+    are elsewhere, or refer to Python objects; or two buffers overlap, or have the wrong length.
+    """
 
 
 class ChangedError(Error, ValueError):

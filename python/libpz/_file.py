@@ -7,7 +7,8 @@ import os
 import stat
 from typing import IO, Any, Unpack, cast
 
-from ._libpz import Reader, StreamReader, Writer
+from ._errors import OptionError
+from ._libpz import Reader, StreamReader, Writer, frames
 from ._types import Buffer, DecodeOptions, EncodeOptions, Path
 
 _BUFFER_SIZE = 1 << 17
@@ -18,7 +19,8 @@ class FileReader(io.RawIOBase):
     """The contents of a compressed file, without a buffer: what `open` puts a buffer around.
 
     Seeks if `source` is a path of a regular file or a seekable file object, and then decodes only the blocks that are
-    read. From anything else it reads ahead.
+    read. From anything else it reads ahead, and needs no other method than `read`. A file object is read from where it
+    stands, and one that seeks is put back there after each read.
     """
 
     def __init__(self, source: Path | IO[bytes], **options: Unpack[DecodeOptions]) -> None:
@@ -28,7 +30,7 @@ class FileReader(io.RawIOBase):
         if hasattr(source, "read"):
             file = cast(IO[bytes], source)
             self.name = getattr(file, "name", None)
-            self._reader = Reader(file, **options) if file.seekable() else StreamReader(file, **options)
+            self._reader = Reader(file, **options) if _seeks(file) else StreamReader(file, **options)
             return
         path = source
         self.name = os.fspath(path)
@@ -120,7 +122,8 @@ class FileReader(io.RawIOBase):
 class FileWriter(io.RawIOBase):
     """Compresses to a file, without a buffer: what `open` puts a buffer around.
 
-    The file is complete only after `close`.
+    The file is complete only after `close`. After an exception it stays incomplete, and each further call raises that
+    exception again.
     """
 
     def __init__(
@@ -131,11 +134,17 @@ class FileWriter(io.RawIOBase):
         self._writer: Writer | None = None
         self._owned: io.FileIO | None = None
         if hasattr(target, "write"):
-            self.name = getattr(target, "name", None)
-            self._writer = Writer(cast(IO[bytes], target), level, **options)
+            file = cast(IO[bytes], target)
+            self.name = getattr(file, "name", None)
+            self._writer = Writer(file, level, **options)
+            if "a" in mode and _seeks(file):
+                file.seek(0, io.SEEK_END)
             return
         # Wrong options are an error before a file is made or emptied.
         Writer(io.BytesIO(), level, **options)
+        if "a" in mode and os.path.isfile(target) and os.path.getsize(target) > 0:
+            # Nothing could read frames behind what is damaged or no pz file.
+            frames(target, False)
         self._owned = io.FileIO(target, mode)
         self.name = self._owned.name
         try:
@@ -205,23 +214,24 @@ def open(
 ) -> io.BufferedReader | io.BufferedWriter | io.TextIOWrapper:
     """Open a compressed file, and return a file object of its contents.
 
-    `file` is a path, a URI such as "https://host/file.pz" or "s3://bucket/key" for reading, or a file object, which `close`
-    leaves open. `mode` is "rb", "wb" or "xb", the last for a file that
-    must not exist yet; "rt", "wt" and "xt" are for text, and `encoding`, `errors` and `newline` are those of the
-    built-in `open`.
+    `file` is a path, a URI such as "https://host/file.pz" or "s3://bucket/key" for reading, or a file object, which
+    `close` leaves open. `mode` is "rb", "wb", "xb" for a file that must not exist yet, or "ab", which appends to one;
+    "rt", "wt", "xt" and "at" are for text, and `encoding`, `errors` and `newline` are those of the built-in `open`.
 
-    Files for reading seek, if `file` is a path, a URI or a seekable file object: only the blocks that are read get decoded.
-    Several threads may each open the same file. Options for reading are those of `decompress`, for writing those of
-    `compress`.
+    Files for reading seek, if `file` is a path, a URI or a seekable file object: only the blocks that are read get
+    decoded. File objects are read from where they stand. Several threads may each open the same file. Options for
+    reading are those of `decompress`, for writing those of `compress`.
+
+    What is appended is a frame of its own behind the others. A path must then name a pz file, or none.
 
     A file that is written is complete when it has been closed; a `with` statement does that.
     """
     kind = mode.replace("t", "", 1) if "t" in mode else mode.replace("b", "", 1)
-    if kind not in ("r", "w", "x"):
-        raise ValueError(f"mode {mode!r} is not rb, wb, xb, rt, wt or xt")
+    if kind not in ("r", "w", "x", "a"):
+        raise OptionError(f"mode {mode!r} is not rb, wb, xb, ab, rt, wt, xt or at")
     is_text = "t" in mode
     if not is_text and (encoding, errors, newline) != (None, None, None):
-        raise ValueError("encoding, errors and newline are for text modes")
+        raise OptionError("encoding, errors and newline are for text modes")
     buffered: io.BufferedReader | io.BufferedWriter
     if kind == "r":
         buffered = io.BufferedReader(FileReader(file, **options), _BUFFER_SIZE)
@@ -236,3 +246,10 @@ def open(
         raise
     text.mode = mode  # type: ignore[misc]  # as the built-in `open` sets it
     return text
+
+
+def _seeks(file: IO[bytes]) -> bool:
+    """Whether a file object seeks. Some have no `seekable` to ask."""
+    if hasattr(file, "seekable"):
+        return bool(file.seekable())
+    return hasattr(file, "seek") and hasattr(file, "tell")

@@ -135,7 +135,8 @@ class Prediction:
 def list(source: Path | IO[bytes], *, blocks: bool = False) -> tuple[FrameInfo, ...]:
     """The frames of a compressed file, a path or a seekable file object; with `blocks`, also their blocks.
 
-    Checks headers, indices and footers, but not contents.
+    Checks headers, indices and footers, but not contents. A file object is read from where it stands, from where on
+    offsets count, and put back there.
     """
 
     def frame(fields: dict[str, Any]) -> FrameInfo:
@@ -150,8 +151,8 @@ def recover(
 ) -> RecoveryReport:
     """Write every undamaged block of `source` to `target`, and report what is lost.
 
-    Both are paths or file objects; `source` must seek. With `fill`, zeros replace lost contents, so that saved bytes
-    keep their offsets. The options are those of `decompress`.
+    Both are paths or file objects; `source` must seek, and is read from where it stands. With `fill`, zeros replace
+    lost contents, so that saved bytes keep their offsets. The options are those of `decompress`.
     """
     if hasattr(target, "write"):
         report = _libpz.recover(source, cast(IO[bytes], target), fill, **options)

@@ -14,6 +14,7 @@ __all__ = [
     "Reader",
     "StreamReader",
     "Writer",
+    "__version__",
     "after_fork",
     "compress",
     "compress_into",
@@ -27,6 +28,8 @@ __all__ = [
     "load",
     "recover",
 ]
+
+__version__: str
 
 def compress(data: Buffer, level: int = 3, **options: Unpack[EncodeOptions]) -> bytes: ...
 def compress_into(data: Buffer, buffer: Buffer, level: int = 3, **options: Unpack[EncodeOptions]) -> int: ...

@@ -7,6 +7,7 @@ import os
 from typing import IO, Any, Unpack
 
 from . import _libpz
+from ._errors import OptionError
 from ._types import LoadOptions, Path
 
 
@@ -20,9 +21,9 @@ def load(
 ) -> Any:
     """Decompress a file into the memory of a device, or of the host.
 
-    `source` is a path, a URI such as "https://host/file.pz", or a seekable file object. `range` names bytes of the
-    contents, such as `slice(1000, 2000)`; only the blocks that hold them are read. The result is a `DeviceBuffer`, which
-    other packages take without a copy:
+    `source` is a path, a URI such as "https://host/file.pz", or a seekable file object, which is read from where it
+    stands and put back there. `range` names bytes of the contents, such as `slice(1000, 2000)`; only the blocks that
+    hold them are read. The result is a `DeviceBuffer`, which other packages take without a copy:
 
     >>> weights = torch.from_dlpack(libpz.load("weights.bin.pz")).view(torch.float32)
 
@@ -53,5 +54,5 @@ def _bounds(range: slice | builtins.range | tuple[int | None, int | None] | None
         start, stop = range
         return start, stop
     if range.step not in (None, 1):
-        raise ValueError(f"a range has no step, and this one has {range.step}")
+        raise OptionError(f"a range has no step, and this one has {range.step}")
     return range.start, range.stop

@@ -38,6 +38,7 @@ def from_safetensors(source: Path, target: Path, *, level: int = 3, **options: U
                 yield Part(info.dtype, length, _pieces(file, length))
 
         write_parts(compressed, parts(), level, options)
+        compressed.seek(0)
         _compare(file, Reader(compressed))
 
 

@@ -23,7 +23,9 @@ __all__ = ["open_compressed"]
 def open_compressed(
     file: IO[bytes], mode: str = "rb", **options: Any
 ) -> io.BufferedReader | io.BufferedWriter | io.TextIOWrapper:
-    """Read or write the contents of `file`, as `libpz.open` does. This is what fsspec calls, with mode "r" or "w"."""
+    """Read or write the contents of `file`, as `libpz.open` does. This is what fsspec calls, with mode "r", "w" or
+    "a".
+    """
     return open(file, mode if "b" in mode else mode + "b", **options)
 
 

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::pyclass::PyVisit;
 use pz::access::{Archive, ArchiveOptions, RangeRead, ReadOptions};
 
 use crate::arguments::{Keywords, decode_options};
@@ -11,11 +12,13 @@ use crate::error;
 use crate::idle::OfProcess;
 use crate::memory::{Target, imported_after, stream_number, target};
 use crate::source::Source;
+use crate::traced::Visited;
 
 /// Reads many ranges of a compressed file at once, to anywhere.
 #[pyclass(frozen, module = "libpz._libpz", name = "Archive")]
 pub struct PyArchive {
     archive: OfProcess<Archive>,
+    source: Source,
     is_closed: AtomicBool,
 }
 
@@ -29,8 +32,9 @@ impl PyArchive {
         options: Option<Keywords<'_, '_>>,
     ) -> PyResult<Self> {
         let options = decode_options(py, options)?;
-        let archive = open_archive(py, &Source::new(py, source)?, &options)?;
-        Ok(Self { archive: OfProcess::new(archive), is_closed: AtomicBool::new(false) })
+        let source = Source::new(py, source)?;
+        let archive = OfProcess::new(open_archive(py, &source, &options)?);
+        Ok(Self { archive, source, is_closed: AtomicBool::new(false) })
     }
 
     /// Length of the contents in bytes.
@@ -61,7 +65,7 @@ impl PyArchive {
                 Target::Own(own) => {
                     let is_same = |(_, other): &(_, Target<'_>)| matches!(other, Target::Own(other) if other.is(own));
                     if targets.iter().any(is_same) {
-                        return Err(PyValueError::new_err("a buffer is to be filled twice"));
+                        return Err(error::buffer(py, "a buffer is to be filled twice"));
                     }
                     None
                 }
@@ -103,12 +107,20 @@ impl PyArchive {
             let Detached(mut reads) = reads;
             archive.read(&mut reads, &ReadOptions::new())
         });
-        read.map_err(|why| error::of_archive(py, why))
+        read.map_err(|why| self.source.archive_error(py, why))
     }
 
     /// Let go of the file. Further reads are errors.
     fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Visited {
+        self.source.traverse(&visit)
+    }
+
+    fn __clear__(&self) {
+        self.source.clear();
     }
 }
 
@@ -138,5 +150,5 @@ pub fn open_archive(
     let options = ArchiveOptions::new().decode(options).contents_cache(0).payload_cache(0);
     let file = source.for_archive(py)?;
     let archive = py.detach(|| Archive::of_source(file, &options));
-    archive.map_err(|why| error::of_archive(py, why))
+    archive.map_err(|why| source.archive_error(py, why))
 }

@@ -3,12 +3,13 @@
 use std::ffi::c_int;
 
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
 use crate::dlpack::Foreign;
+use crate::error;
 use crate::memory::copied_to_host;
 
 /// Memory to read: that of any object with a C-contiguous buffer, or of a tensor.
@@ -30,10 +31,7 @@ impl<'py> Input<'py> {
             Ok(bytes) => Ok(Self::Bytes(bytes.clone())),
             Err(_) => match contiguous(object) {
                 Ok(buffer) => Ok(Self::Buffer(buffer)),
-                // SAFETY: this only asks whether there is a buffer.
-                Err(error) if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 1 => {
-                    Err(error)
-                }
+                Err(error) if has_buffer(object) => Err(error),
                 Err(error) => match Foreign::of(object)? {
                     Some(tensor) if tensor.is_on_host() => Ok(Self::Tensor(tensor)),
                     Some(tensor) => copied_to_host(object.py(), &tensor).map(Self::Copy),
@@ -69,7 +67,7 @@ impl Output {
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let buffer = contiguous(object)?;
         if buffer.readonly() {
-            return Err(PyBufferError::new_err("the buffer is read-only"));
+            return Err(error::buffer(object.py(), "the buffer is read-only"));
         }
         Ok(Self(buffer))
     }
@@ -87,28 +85,69 @@ impl Output {
 }
 
 /// Refuses to read and write the same memory.
-pub fn check_apart(input: &Input<'_>, output: &mut Output) -> PyResult<()> {
+pub fn check_apart(py: Python<'_>, input: &Input<'_>, output: &mut Output) -> PyResult<()> {
     let (read, written) = (input.bytes().as_ptr_range(), output.bytes().as_ptr_range());
     match read.start < written.end && written.start < read.end {
-        true => Err(PyValueError::new_err("data and buffer overlap")),
+        true => Err(error::buffer(py, "data and buffer overlap")),
         false => Ok(()),
     }
 }
 
+/// Whether an object has the buffer protocol.
+pub fn has_buffer(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: this only asks whether there is a buffer.
+    unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) == 1 }
+}
+
 fn contiguous(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
-    let buffer = PyUntypedBuffer::get(object).or_else(|error| element(object).ok_or(error))?;
+    let py = object.py();
+    let buffer = match PyUntypedBuffer::get(object).or_else(|error| shaped(object).ok_or(error)) {
+        Ok(buffer) => buffer,
+        Err(error) => match elements(object)? {
+            Some(buffer) => buffer,
+            None if error.is_instance_of::<PyBufferError>(py) => {
+                return Err(error::of_buffer(py, error));
+            }
+            None => return Err(error),
+        },
+    };
+    // Names of fields stand between colons.
+    let types = buffer.format().to_bytes().split(|&byte| byte == b':').step_by(2);
+    if types.flatten().any(|&byte| byte == b'O') {
+        return Err(error::buffer(py, "the elements are Python objects, which have no bytes here"));
+    }
     match buffer.is_c_contiguous() {
         true => Ok(buffer),
-        false => Err(PyBufferError::new_err("the buffer is not C-contiguous")),
+        false => Err(error::buffer(py, "the buffer is not C-contiguous")),
     }
 }
 
-/// The buffer of an array without dimensions, which has no shape. pyo3 wants one.
-fn element(object: &Bound<'_, PyAny>) -> Option<PyUntypedBuffer> {
+/// The buffer of an array of NumPy whose elements have a type that buffers do not know, such as dates and floats of 8
+/// bits: the same memory as bytes. `None` for other objects.
+fn elements(object: &Bound<'_, PyAny>) -> PyResult<Option<PyUntypedBuffer>> {
+    if !has_buffer(object) {
+        return Ok(None);
+    }
+    let Some(flags) = object.getattr_opt("flags")? else { return Ok(None) };
+    let Some(is_contiguous) = flags.getattr_opt("c_contiguous")? else { return Ok(None) };
+    if !is_contiguous.is_truthy()? {
+        return Err(error::buffer(object.py(), "the buffer is not C-contiguous"));
+    }
+    let bytes = object.call_method1("reshape", (-1,))?.call_method1("view", ("u1",));
+    // NumPy refuses this where elements refer to Python objects or to memory elsewhere.
+    let bytes = bytes.map_err(|error| error::of_buffer(object.py(), error))?;
+    PyUntypedBuffer::get(&bytes).map(Some)
+}
+
+/// The buffer of an object that does not state a shape, such as an array of ctypes or one without dimensions. pyo3
+/// wants one.
+fn shaped(object: &Bound<'_, PyAny>) -> Option<PyUntypedBuffer> {
     let view = PyMemoryView::from(object).ok()?;
     let dimensions: usize = view.getattr("ndim").ok()?.extract().ok()?;
-    let bytes = (dimensions == 0).then(|| view.call_method1("cast", ("B",)))?;
-    PyUntypedBuffer::get(&bytes.ok()?).ok()
+    if dimensions == 0 {
+        return PyUntypedBuffer::get(&view.call_method1("cast", ("B",)).ok()?).ok();
+    }
+    PyUntypedBuffer::get(&view).ok()
 }
 
 /// A `bytes` object that is being filled.

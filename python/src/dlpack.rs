@@ -5,10 +5,12 @@
 use std::ffi::{CStr, c_void};
 use std::ptr;
 
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
+
+use crate::error;
 
 /// Kinds of devices.
 pub const CPU: i32 = 1;
@@ -20,6 +22,7 @@ const UINT: u8 = 1;
 /// The newest version that is understood.
 const VERSION: (u32, u32) = (1, 0);
 const READ_ONLY: u64 = 1;
+const IS_COPIED: u64 = 2;
 
 const PLAIN: &CStr = c"dltensor";
 const VERSIONED: &CStr = c"dltensor_versioned";
@@ -62,6 +65,8 @@ pub struct Export<T> {
     pub address: u64,
     pub len: i64,
     pub device: (i32, i32),
+    /// Whether they are a copy of the object's bytes.
+    pub is_copied: bool,
 }
 
 /// What a tensor of ours refers to.
@@ -95,7 +100,8 @@ impl<T: Send + 'static> Export<T> {
         let (managed, name): (*mut c_void, _) = if max_version >= Some(VERSION) {
             let (major, minor) = VERSION;
             let deleter = Some(delete_versioned::<T> as _);
-            let managed = ManagedVersioned { major, minor, owner, deleter, flags: 0, tensor };
+            let flags = if self.is_copied { IS_COPIED } else { 0 };
+            let managed = ManagedVersioned { major, minor, owner, deleter, flags, tensor };
             (Box::into_raw(Box::new(managed)).cast(), VERSIONED)
         } else {
             let managed = Managed { tensor, owner, deleter: Some(delete::<T> as _) };
@@ -216,10 +222,17 @@ impl Foreign {
         let capsule = match object.call_method("__dlpack__", (), Some(&versioned)) {
             // Older packages do not know versions.
             Err(error) if error.is_instance_of::<PyTypeError>(py) => {
-                object.call_method0("__dlpack__")?
+                object.call_method0("__dlpack__")
             }
-            capsule => capsule?,
+            capsule => capsule,
         };
+        // Packages refuse tensors whose memory does not hold what they stand for: those that are conjugated, or that
+        // have gradients.
+        let capsule = capsule.map_err(|error| {
+            let refuses = error.is_instance_of::<PyBufferError>(py)
+                || error.is_instance_of::<PyRuntimeError>(py);
+            if refuses { error::of_buffer(py, error) } else { error }
+        })?;
         let capsule = capsule.cast::<PyCapsule>()?;
         // The capsule is not taken over, so that it frees the tensor when it is dropped.
         // SAFETY: a capsule with one of these names holds the structure that DLPack defines for it.
@@ -229,14 +242,14 @@ impl Foreign {
                 let managed = ffi::PyCapsule_GetPointer(pointer, VERSIONED.as_ptr());
                 let managed = managed.cast::<ManagedVersioned>();
                 if (*managed).major != VERSION.0 {
-                    return Err(PyBufferError::new_err("the tensor's DLPack version is unknown"));
+                    return Err(error::buffer(py, "the tensor's DLPack version is unknown"));
                 }
                 (&raw const (*managed).tensor, (*managed).flags)
             } else if ffi::PyCapsule_IsValid(pointer, PLAIN.as_ptr()) == 1 {
                 let managed = ffi::PyCapsule_GetPointer(pointer, PLAIN.as_ptr()).cast::<Managed>();
                 (&raw const (*managed).tensor, 0)
             } else {
-                return Err(PyBufferError::new_err("__dlpack__() returned no tensor"));
+                return Err(error::buffer(py, "__dlpack__() returned no tensor"));
             }
         };
         // SAFETY: the tensor lives as long as the capsule.
@@ -251,10 +264,10 @@ impl Foreign {
             },
         };
         let bits = u64::from(tensor.bits) * u64::from(tensor.lanes);
-        let len = contiguous(shape, strides, 1)?.checked_mul(bits).map(|bits| bits.div_ceil(8));
+        let len = contiguous(py, shape, strides, 1)?.checked_mul(bits).map(|bits| bits.div_ceil(8));
         Ok(Self {
             address: (tensor.data.expose_provenance() as u64).wrapping_add(tensor.byte_offset),
-            len: len.ok_or_else(|| PyBufferError::new_err("the tensor is too large"))?,
+            len: len.ok_or_else(|| error::buffer(py, "the tensor is too large"))?,
             device: (tensor.device_type, tensor.device_id),
             is_read_only: flags & READ_ONLY != 0,
             stream: None,
@@ -263,17 +276,17 @@ impl Foreign {
     }
 
     fn of_cuda(object: &Bound<'_, PyAny>, interface: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let py = object.py();
         let get = |key: &str| interface.get_item(key);
         let required = |key: &str| {
-            get(key)?.ok_or_else(|| {
-                PyBufferError::new_err(format!("__cuda_array_interface__ lacks {key:?}"))
-            })
+            get(key)?
+                .ok_or_else(|| error::buffer(py, format!("__cuda_array_interface__ lacks {key:?}")))
         };
         let (address, is_read_only): (u64, bool) = required("data")?.extract()?;
         let shape: Vec<i64> = required("shape")?.extract()?;
         let kind: String = required("typestr")?.extract()?;
         let size = kind.get(2..).and_then(|size| size.parse::<i64>().ok());
-        let size = size.ok_or_else(|| PyBufferError::new_err(format!("{kind:?} is no type")))?;
+        let size = size.ok_or_else(|| error::buffer(py, format!("{kind:?} is no type")))?;
         let strides: Option<Vec<i64>> = match get("strides")? {
             Some(strides) => strides.extract()?,
             None => None,
@@ -282,11 +295,11 @@ impl Foreign {
             Some(stream) => stream.extract()?,
             None => None,
         };
-        let elements = contiguous(&shape, strides.as_deref(), size)?;
+        let elements = contiguous(py, &shape, strides.as_deref(), size)?;
         let len = elements.checked_mul(size.unsigned_abs());
         Ok(Self {
             address,
-            len: len.ok_or_else(|| PyBufferError::new_err("the array is too large"))?,
+            len: len.ok_or_else(|| error::buffer(py, "the array is too large"))?,
             // The interface does not say which device; the driver refuses another's memory.
             device: (CUDA, 0),
             is_read_only,
@@ -297,7 +310,7 @@ impl Foreign {
 }
 
 /// The number of elements, if they lie one after another. `unit` is the stride of neighbours.
-fn contiguous(shape: &[i64], strides: Option<&[i64]>, unit: i64) -> PyResult<u64> {
+fn contiguous(py: Python<'_>, shape: &[i64], strides: Option<&[i64]>, unit: i64) -> PyResult<u64> {
     let mut elements: i64 = 1;
     let is_empty = shape.contains(&0);
     for (at, &side) in shape.iter().enumerate().rev() {
@@ -305,11 +318,11 @@ fn contiguous(shape: &[i64], strides: Option<&[i64]>, unit: i64) -> PyResult<u64
         let stride = strides.and_then(|strides| strides.get(at)).copied();
         // The stride of a dimension of one element does not matter.
         if side != 1 && !is_empty && stride.is_some_and(|stride| Some(stride) != expected) {
-            return Err(PyBufferError::new_err("the tensor is not C-contiguous"));
+            return Err(error::buffer(py, "the tensor is not C-contiguous"));
         }
         elements = match elements.checked_mul(side) {
             Some(product) if product >= 0 => product,
-            _ => return Err(PyBufferError::new_err("the tensor is too large")),
+            _ => return Err(error::buffer(py, "the tensor is too large")),
         };
     }
     Ok(elements.unsigned_abs())

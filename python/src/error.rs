@@ -99,6 +99,24 @@ pub fn buffer_too_small(py: Python<'_>, needed: u64, len: u64) -> PyErr {
     of_class(py, "BufferTooSmallError", message, &[("needed", Some(needed)), ("len", Some(len))])
 }
 
+/// The exception for memory that cannot be used as it is to be.
+pub fn buffer(py: Python<'_>, message: impl Into<String>) -> PyErr {
+    of_class(py, "UnsuitableBufferError", message.into(), &[])
+}
+
+/// The same for what another package raises when it does not hand out its memory.
+pub fn of_buffer(py: Python<'_>, raised: PyErr) -> PyErr {
+    if classes(py)
+        .and_then(|classes| classes.getattr("Error"))
+        .is_ok_and(|own| raised.matches(py, own).unwrap_or(false))
+    {
+        return raised;
+    }
+    let own = buffer(py, raised.value(py).to_string());
+    own.set_cause(py, Some(raised));
+    own
+}
+
 /// The exception for a device that is missing or does not open.
 pub fn device(py: Python<'_>, name: &str, why: &dyn std::fmt::Display) -> PyErr {
     of_class(py, "DeviceError", format!("device {name}: {why}"), &[])
@@ -145,12 +163,16 @@ pub fn of_io(py: Python<'_>, error: &io::Error, path: Option<&Bound<'_, PyAny>>)
     }
 }
 
-fn of_class(py: Python<'_>, name: &str, message: String, attributes: &[Attribute<'_>]) -> PyErr {
+/// The module of the classes.
+fn classes(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     static CLASSES: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let classes = CLASSES.get_or_try_init(py, || py.import("libpz._errors").map(Bound::unbind))?;
+    Ok(classes.bind(py))
+}
+
+fn of_class(py: Python<'_>, name: &str, message: String, attributes: &[Attribute<'_>]) -> PyErr {
     let build = || {
-        let classes =
-            CLASSES.get_or_try_init(py, || py.import("libpz._errors").map(Bound::unbind))?;
-        let error = classes.bind(py).getattr(name)?.call1((message,))?;
+        let error = classes(py)?.getattr(name)?.call1((message,))?;
         for (name, value) in attributes {
             error.setattr(name, value.into_bound_py_any(py)?)?;
         }

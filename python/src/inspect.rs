@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use pyo3::prelude::*;
-use pz::{Auto, DecodeOptions, FrameKind, Level, ReadAtCursor, Sample};
+use pz::{Auto, DecodeOptions, FrameKind, Level, Sample};
 
 use crate::arguments::{Keywords, decode_options, encode_options};
 use crate::buffer::Input;
@@ -86,9 +86,9 @@ impl From<pz::BlockInfo> for BlockInfo {
 /// The frames of a file.
 #[pyfunction]
 pub fn frames(py: Python<'_>, source: &Bound<'_, PyAny>, blocks: bool) -> PyResult<Vec<FrameInfo>> {
-    let Source { file, len, .. } = Source::new(py, source)?;
+    let source = Source::new(py, source)?;
     let listed = py.detach(|| {
-        let frames = pz::list(&mut ReadAtCursor::new(file, len), blocks)?;
+        let frames = source.reading(|| pz::list(&mut source.cursor(), blocks))?;
         Ok(frames.into_iter().map(FrameInfo::from).collect())
     });
     listed.map_err(|error| raise(py, error))
@@ -115,10 +115,11 @@ pub fn recover(
     options: Option<Keywords<'_, '_>>,
 ) -> PyResult<RecoveryReport> {
     let options = decode_options(py, options)?;
-    let Source { file, len, .. } = Source::new(py, source)?;
-    let mut target = PyFile::new(target, "write")?;
+    let source = Source::new(py, source)?;
+    let mut target = PyFile::new(target, &["write"])?;
     let report = py.detach(|| {
-        let report = pz::recover(&mut ReadAtCursor::new(file, len), &mut target, fill, &options)?;
+        let report =
+            source.reading(|| pz::recover(&mut source.cursor(), &mut target, fill, &options))?;
         let pairs = |ranges: Vec<std::ops::Range<u64>>| {
             ranges.into_iter().map(|range| (range.start, range.end)).collect()
         };

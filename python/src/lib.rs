@@ -18,6 +18,7 @@
 //! | `oneshot` | one call for one buffer |
 //! | `reader` | contents of files, in any order or in theirs |
 //! | `source` | paths and Python's file objects as files |
+//! | `traced` | references that Python's garbage collector sees |
 //! | `writer` | compression to a file |
 
 use pyo3::prelude::*;
@@ -35,6 +36,7 @@ mod memory;
 mod oneshot;
 mod reader;
 mod source;
+mod traced;
 mod writer;
 
 /// The part of libpz that is written in Rust.
@@ -58,4 +60,9 @@ mod _libpz {
     use crate::reader::{Reader, StreamReader};
     #[pymodule_export]
     use crate::writer::Writer;
+
+    /// The version, as packages have it.
+    #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "the name that Python's packages give it")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -13,11 +13,11 @@ use pz::SeekableReader;
 use pz::access::{
     Archive, ArchiveError, DeviceBuffer as Buffer, DeviceMemory, RangeRead, ReadOptions,
 };
-use pz::gpu::device::{NativeBuffer, NativeStream};
+use pz::gpu::device::{DeviceError, NativeBuffer, NativeStream};
 
 use crate::archive::open_archive;
 use crate::arguments::{Keywords, decode_options};
-use crate::buffer::{NewBytes, Output, out_of_memory};
+use crate::buffer::{NewBytes, Output, has_buffer, out_of_memory};
 use crate::device::Place;
 use crate::dlpack::{self, Export, Foreign};
 use crate::error::{self, raise};
@@ -56,11 +56,31 @@ impl DeviceBuffer {
     }
 
     /// Where other packages find the bytes.
-    fn address(&self) -> PyResult<u64> {
+    fn address(&self, py: Python<'_>) -> PyResult<u64> {
         self.0.address.ok_or_else(|| {
             let name = self.0.place.name();
-            PyBufferError::new_err(format!("no other package knows memory of {name}"))
+            error::buffer(py, format!("no other package knows memory of {name}"))
         })
+    }
+
+    /// A copy in the same memory.
+    fn copied(&self, py: Python<'_>) -> PyResult<Self> {
+        let copy = self.with(py, |buffer| buffer.try_clone())?;
+        let copy = copy.map_err(|why| error::device(py, self.0.place.name(), &why))?;
+        Ok(Self::new(copy, self.0.place.clone()))
+    }
+
+    /// A copy in the memory of the host.
+    fn copied_to_host(&self, py: Python<'_>) -> PyResult<Self> {
+        let copy = self.with(py, |buffer| {
+            let mut copy = DeviceMemory::host().allocate(buffer.len())?;
+            if let Some(bytes) = copy.as_bytes_mut() {
+                buffer.copy_to_host(0, bytes)?;
+            }
+            Ok(copy)
+        })?;
+        let copy = copy.map_err(|why: DeviceError| error::device(py, "cpu", &why))?;
+        Ok(Self::new(copy, Place::Host))
     }
 
     fn buffer(&self, py: Python<'_>) -> PyResult<&Mutex<Buffer>> {
@@ -133,12 +153,13 @@ impl DeviceBuffer {
     }
 
     /// Kind and number of the device, as DLPack counts them.
-    fn __dlpack_device__(&self) -> PyResult<(i32, i32)> {
-        self.address()?;
+    fn __dlpack_device__(&self, py: Python<'_>) -> PyResult<(i32, i32)> {
+        self.address(py)?;
         Ok(self.0.place.dlpack())
     }
 
-    /// Hand out the memory as a tensor of bytes, for the `from_dlpack` of other packages.
+    /// Hand out the memory as a tensor of bytes, for the `from_dlpack` of other packages; with `copy=True` a copy of
+    /// it, and with the host as `dl_device` a copy there.
     ///
     /// The contents are complete, so that `stream` need not wait for anything.
     #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
@@ -151,15 +172,17 @@ impl DeviceBuffer {
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = stream;
-        let device = self.__dlpack_device__()?;
-        if dl_device.is_some_and(|wanted| wanted != device) {
-            return Err(PyBufferError::new_err("the memory is on another device"));
-        }
-        if copy == Some(true) {
-            return Err(PyBufferError::new_err("the memory is handed out without a copy only"));
-        }
-        let (owner, address) = (Arc::clone(&self.0), self.address()?);
-        Export { owner, address, len: self.0.len as i64, device }.into_capsule(py, max_version)
+        let own = self.0.place.dlpack();
+        let (handed, is_copied) = match (dl_device.unwrap_or(own), copy) {
+            (device, None | Some(false)) if device == own => (Self(Arc::clone(&self.0)), false),
+            (device, Some(true)) if device == own => (self.copied(py)?, true),
+            ((dlpack::CPU, _), None | Some(true)) => (self.copied_to_host(py)?, true),
+            _ => return Err(error::buffer(py, "the memory is on another device")),
+        };
+        let address = handed.address(py)?;
+        let (len, device) = (handed.0.len as i64, handed.0.place.dlpack());
+        let export = Export { owner: handed.0, address, len, device, is_copied };
+        export.into_capsule(py, max_version)
     }
 
     /// CUDA's array interface, version 3; an `AttributeError` for other memory.
@@ -194,7 +217,7 @@ impl DeviceBuffer {
             _ => {
                 let name = this.0.place.name();
                 let what = format!("memory of {name} is not the host's; use tobytes() or DLPack");
-                return Err(PyBufferError::new_err(what));
+                return Err(error::buffer(slf.py(), what));
             }
         };
         let start: *mut c_void = std::ptr::with_exposed_provenance_mut(address as usize);
@@ -234,8 +257,7 @@ pub fn target<'py>(out: &Bound<'py, PyAny>) -> PyResult<Target<'py>> {
     if let Ok(own) = out.cast::<DeviceBuffer>() {
         return Ok(Target::Own(own.clone()));
     }
-    // SAFETY: this only asks whether there is a buffer.
-    if unsafe { ffi::PyObject_CheckBuffer(out.as_ptr()) } == 1 {
+    if has_buffer(out) {
         return Output::new(out).map(Target::Output);
     }
     let Some(tensor) = Foreign::of(out)? else {
@@ -244,7 +266,7 @@ pub fn target<'py>(out: &Bound<'py, PyAny>) -> PyResult<Target<'py>> {
         return Err(PyTypeError::new_err(what));
     };
     if tensor.is_read_only {
-        return Err(PyBufferError::new_err("the tensor is read-only"));
+        return Err(error::buffer(out.py(), "the tensor is read-only"));
     }
     if tensor.is_on_host() { Ok(Target::Tensor(tensor)) } else { Ok(Target::OnDevice(tensor)) }
 }
@@ -293,9 +315,9 @@ pub fn load<'py>(
     let mut opened = if is_on_device {
         Opened::Archive(open_archive(py, &source, &options)?)
     } else {
-        let reader =
-            py.detach(|| SeekableReader::open(Arc::clone(&source.file), source.len, &options));
-        Opened::Reader(Box::new(reader.map_err(|why| raise(py, why))?))
+        let open = || SeekableReader::open(Arc::clone(&source.file), source.len, &options);
+        let reader = py.detach(|| source.reading(open));
+        Opened::Reader(Box::new(reader.map_err(|why| raise(py, why))?), &source)
     };
     let len = opened.len();
     let range = start.unwrap_or(0)..stop.unwrap_or(len);
@@ -311,7 +333,7 @@ pub fn load<'py>(
         }
         if found > wanted {
             let what = format!("the range has {wanted} bytes, and out has {found}");
-            return Err(PyValueError::new_err(what));
+            return Err(error::buffer(py, what));
         }
     }
     let mut target = match (target, place) {
@@ -324,7 +346,7 @@ pub fn load<'py>(
         }
         (None, None) => return Err(PyTypeError::new_err("there is no destination")),
     };
-    fill(py, &mut opened, range, &mut target, stream)?;
+    fill(py, &source, &mut opened, range, &mut target, stream)?;
     match (out, target) {
         (None, Target::Own(buffer)) => Ok(buffer.into_any()),
         (Some(out), _) => Ok(out.clone()),
@@ -333,17 +355,17 @@ pub fn load<'py>(
 }
 
 /// What contents are read with.
-enum Opened {
+enum Opened<'a> {
     Archive(Archive),
     /// For host memory: it decodes straight into place.
-    Reader(Box<SeekableReader<pz::ReadAtCursor>>),
+    Reader(Box<SeekableReader<pz::ReadAtCursor>>, &'a Source),
 }
 
-impl Opened {
+impl Opened<'_> {
     fn len(&self) -> u64 {
         match self {
             Self::Archive(archive) => archive.len(),
-            Self::Reader(reader) => reader.len(),
+            Self::Reader(reader, _) => reader.len(),
         }
     }
 
@@ -351,7 +373,10 @@ impl Opened {
     fn read_host(&mut self, range: Range<u64>, mut bytes: &mut [u8]) -> Result<(), Failure> {
         match self {
             Self::Archive(archive) => archive.read_into(range, bytes).map_err(Failure::Archive),
-            Self::Reader(reader) => reader.copy_range(range, &mut bytes).map_err(Failure::Format),
+            Self::Reader(reader, source) => {
+                let read = source.reading(|| reader.copy_range(range, &mut bytes));
+                read.map_err(Failure::Format)
+            }
         }
     }
 
@@ -364,7 +389,7 @@ impl Opened {
                 let mut read = [RangeRead::new(range, buffer)];
                 archive.read(&mut read, &ReadOptions::new()).map_err(Failure::Archive)
             }
-            Self::Reader(_) => Err(Failure::Format(pz::Error::Internal {
+            Self::Reader(..) => Err(Failure::Format(pz::Error::Internal {
                 what: "a device's buffer is read into without an archive",
             })),
         }
@@ -378,7 +403,8 @@ enum Failure {
 
 fn fill(
     py: Python<'_>,
-    opened: &mut Opened,
+    source: &Source,
+    opened: &mut Opened<'_>,
     range: Range<u64>,
     target: &mut Target<'_>,
     stream: Option<u64>,
@@ -408,7 +434,7 @@ fn fill(
     };
     done.map_err(|failure| match failure {
         Failure::Format(why) => raise(py, why),
-        Failure::Archive(why) => error::of_archive(py, why),
+        Failure::Archive(why) => source.archive_error(py, why),
     })
 }
 
@@ -421,7 +447,7 @@ fn imported(py: Python<'_>, tensor: &Foreign) -> PyResult<(DeviceMemory, String,
         let kind = tensor.device.0;
         let what =
             format!("the tensor is neither on the host nor on CUDA, but on device type {kind}");
-        return Err(PyBufferError::new_err(what));
+        return Err(error::buffer(py, what));
     };
     let place = Place::new(py, &format!("cuda:{number}"))?;
     let memory = place.memory();
@@ -471,8 +497,7 @@ impl OnDevice {
             let is_on_device = matches!(own.get().0.place, Place::Device(..));
             return Ok(is_on_device.then(|| Self::Own(own.clone().unbind())));
         }
-        // SAFETY: this only asks whether there is a buffer.
-        if unsafe { ffi::PyObject_CheckBuffer(data.as_ptr()) } == 1 {
+        if has_buffer(data) {
             return Ok(None);
         }
         match Foreign::of(data)? {

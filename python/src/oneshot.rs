@@ -143,7 +143,7 @@ pub fn compress_into_with(
     work: impl FnOnce(&[u8], Bounded<'_>) -> Result<u64, Error> + Send,
 ) -> PyResult<usize> {
     let (input, mut output) = (Input::new(data)?, Output::new(buffer)?);
-    check_apart(&input, &mut output)?;
+    check_apart(py, &input, &mut output)?;
     let (bytes, room) = (input.bytes(), output.bytes());
     let len = room.len();
     let needed = detached(py, bytes.len(), || work(bytes, Bounded(room)));
@@ -237,7 +237,7 @@ pub fn decompress_into_with(
     context: &mut pz::Decompressor,
 ) -> PyResult<usize> {
     let (input, mut output) = (Input::new(data)?, Output::new(buffer)?);
-    check_apart(&input, &mut output)?;
+    check_apart(py, &input, &mut output)?;
     let (bytes, contents) = (input.bytes(), output.bytes());
     let len = contents.len();
     let written = detached(py, len.max(bytes.len()), || context.decompress_into(bytes, contents));

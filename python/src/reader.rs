@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::prelude::*;
+use pyo3::pyclass::PyVisit;
 use pyo3::types::PyBytes;
 use pz::{DecodeOptions, Decoder, Error, ReadAtCursor, SeekableReader};
 
@@ -13,6 +14,7 @@ use crate::buffer::{NewBytes, Output, out_of_memory};
 use crate::error::{self, raise};
 use crate::idle::{Exclusive, Idle};
 use crate::source::{PyFile, Source};
+use crate::traced::{FirstFailure, Visited};
 
 /// The least bytes for which threads are worth their start.
 const MIN_PARALLEL: u64 = 1 << 20;
@@ -40,7 +42,7 @@ impl Reader {
     ) -> PyResult<Self> {
         let options = decode_options(py, options)?;
         let source = Source::new(py, source)?;
-        let opened = py.detach(|| open(&source, &options));
+        let opened = py.detach(|| source.reading(|| open(&source, &options)));
         let context = opened.map_err(|error| raise(py, error))?;
         let (size, idle) = (context.len(), Idle::new());
         idle.keep(context);
@@ -60,7 +62,7 @@ impl Reader {
         let len = self.available(offset, bytes.len() as u64);
         self.with_context(py, |py, context| {
             let bytes = &mut bytes[..len];
-            py.detach(|| read(context, offset, bytes)).map_err(|error| raise(py, error))
+            self.read(py, context, offset, bytes)
         })?;
         Ok(len)
     }
@@ -77,7 +79,7 @@ impl Reader {
             let memory = NewBytes::new(py, len);
             let mut memory = memory.ok_or_else(|| raise(py, out_of_memory(len)))?;
             let bytes = memory.as_mut();
-            py.detach(|| read(context, offset, bytes)).map_err(|error| raise(py, error))?;
+            self.read(py, context, offset, bytes)?;
             Ok(memory.into_bytes(py))
         })
     }
@@ -87,6 +89,14 @@ impl Reader {
         self.is_closed.store(true, Ordering::Relaxed);
         self.idle.clear();
     }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Visited {
+        self.source.traverse(&visit)
+    }
+
+    fn __clear__(&self) {
+        self.source.clear();
+    }
 }
 
 impl Reader {
@@ -94,6 +104,17 @@ impl Reader {
     fn available(&self, offset: u64, wanted: u64) -> usize {
         // Memory for them exists or is about to be asked for, so a length that does not fit only fails there.
         usize::try_from(self.size.saturating_sub(offset).min(wanted)).unwrap_or(usize::MAX)
+    }
+
+    fn read(
+        &self,
+        py: Python<'_>,
+        context: &mut SeekableReader<ReadAtCursor>,
+        offset: u64,
+        bytes: &mut [u8],
+    ) -> PyResult<()> {
+        py.detach(|| self.source.reading(|| read(context, offset, bytes)))
+            .map_err(|error| raise(py, error))
     }
 
     fn with_context<'py, T>(
@@ -106,10 +127,9 @@ impl Reader {
         }
         let mut context = match self.idle.take() {
             Some(context) => context,
-            None if self.source.is_shared => {
+            None if self.source.is_shared() => {
                 py.detach(|| open(&self.source, &self.options)).map_err(|error| raise(py, error))?
             }
-            // A file object has one position.
             None => return Err(error::in_use(py, "the file object is in use")),
         };
         let result = work(py, &mut context);
@@ -142,7 +162,11 @@ fn read(
 ///
 /// `source` is a file object with `read`, such as a pipe or a socket's. Threads decode ahead.
 #[pyclass(frozen, module = "libpz._libpz")]
-pub struct StreamReader(Exclusive<Box<Decoder<PyFile>>>);
+pub struct StreamReader {
+    decoder: Exclusive<Box<Decoder<PyFile>>>,
+    source: PyFile,
+    failure: FirstFailure,
+}
 
 #[pymethods]
 impl StreamReader {
@@ -154,22 +178,33 @@ impl StreamReader {
         options: Option<Keywords<'_, '_>>,
     ) -> PyResult<Self> {
         let options = decode_options(py, options)?;
-        let source = PyFile::new(source, "read")?;
-        let decoder = py.detach(|| Decoder::new(source, &options));
+        let source = PyFile::new(source, &["read"])?;
+        let decoder = py.detach(|| Decoder::new(source.clone(), &options));
         let decoder = decoder.map_err(|error| raise(py, error))?;
-        Ok(Self(Exclusive::new(Box::new(decoder))))
+        let decoder = Exclusive::new(Box::new(decoder));
+        Ok(Self { decoder, source, failure: FirstFailure::none() })
     }
 
     /// Read up to the length of `buffer` into it; return the number of bytes, 0 at the end.
     fn read_into(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let mut output = Output::new(buffer)?;
         let bytes = output.bytes();
-        let read = self.0.with(py, |decoder| decoder.read(bytes))?;
-        read.map_err(|error| raise(py, error.into()))
+        let read = self.decoder.with(py, |decoder| decoder.read(bytes))?;
+        read.map_err(|error| self.failure.raised(py, raise(py, error.into())))
     }
 
     /// Let go of the source. Further reads are errors.
     fn close(&self) {
-        self.0.close();
+        self.decoder.close();
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Visited {
+        self.source.traced().traverse(&visit)?;
+        self.failure.traverse(&visit)
+    }
+
+    fn __clear__(&self) {
+        self.source.traced().clear();
+        self.failure.clear();
     }
 }

@@ -3,16 +3,20 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pyclass::PyVisit;
 use pyo3::types::PyBytes;
-use pz::ReadAt;
-use pz::access::{self, SourceError, SourceErrorKind, SourceOptions, SourceReader, Uri};
+use pz::access::{
+    self, ArchiveError, SourceError, SourceErrorKind, SourceOptions, SourceReader, Uri,
+};
+use pz::{ReadAt, ReadAtCursor};
 
 use crate::buffer::Input;
 use crate::error;
+use crate::traced::{Traced, Visited};
 
 /// A compressed file, to be read in any order.
 pub struct Source {
@@ -20,23 +24,25 @@ pub struct Source {
     pub file: Arc<dyn ReadAt>,
     /// Its length in bytes.
     pub len: u64,
-    /// Whether several threads may read it at the same time.
-    pub is_shared: bool,
-    /// The path, if it is a local file's.
-    path: Option<PathBuf>,
-    /// What its URI names, if it has one.
-    remote: Option<Arc<dyn access::Source>>,
+    kind: Kind,
+}
+
+enum Kind {
+    /// The local file with this path.
+    Path(PathBuf),
+    /// What a URI names.
+    Uri(Arc<dyn access::Source>),
+    /// A file object.
+    Object(Arc<FileObject>),
 }
 
 impl Source {
-    /// Opens a path, or takes a seekable file object.
+    /// Opens a path, or takes a seekable file object from where it stands on.
     pub fn new(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if object.hasattr("read")? {
-            let file = PyFile::new(object, "read")?;
-            let len = py.detach(|| file.seek(SeekFrom::End(0)));
-            let len = len.map_err(|error| error::of_io(py, &error, None))?;
-            let file = Arc::new(file);
-            return Ok(Self { file, len, is_shared: false, path: None, remote: None });
+            let object = Arc::new(FileObject::new(py, object)?);
+            let (file, len) = (Arc::clone(&object) as Arc<dyn ReadAt>, object.len);
+            return Ok(Self { file, len, kind: Kind::Object(object) });
         }
         if let Ok(uri) = object.extract::<String>()
             && Uri::is_uri(&uri)
@@ -44,9 +50,8 @@ impl Source {
             return Self::of_uri(py, &uri);
         }
         let path: PathBuf = object.extract()?;
-        let kept = Some(path.clone());
         let opened = py.detach(|| {
-            let file = File::open(path)?;
+            let file = File::open(&path)?;
             let metadata = file.metadata()?;
             if metadata.is_dir() {
                 return Err(ErrorKind::IsADirectory.into());
@@ -55,7 +60,7 @@ impl Source {
         });
         let (file, len) = opened.map_err(|error| error::of_io(py, &error, Some(object)))?;
         let file = Arc::new(PathFile(file));
-        Ok(Self { file, len, is_shared: true, path: kept, remote: None })
+        Ok(Self { file, len, kind: Kind::Path(path) })
     }
 
     fn of_uri(py: Python<'_>, uri: &str) -> PyResult<Self> {
@@ -65,21 +70,66 @@ impl Source {
             Ok(UriFile { source, reader })
         });
         let file = opened.map_err(|why: SourceError| error::of_source(py, &why))?;
-        let (len, remote) = (file.source.len(), Some(Arc::clone(&file.source)));
-        Ok(Self { file: Arc::new(file), len, is_shared: true, path: None, remote })
+        let (len, remote) = (file.source.len(), Arc::clone(&file.source));
+        Ok(Self { file: Arc::new(file), len, kind: Kind::Uri(remote) })
+    }
+
+    /// Whether several threads may read it at the same time. A file object has one position.
+    pub fn is_shared(&self) -> bool {
+        self.object().is_none()
+    }
+
+    fn object(&self) -> Option<&Arc<FileObject>> {
+        match &self.kind {
+            Kind::Object(object) => Some(object),
+            Kind::Path(_) | Kind::Uri(_) => None,
+        }
     }
 
     /// The same file as an archive reads it: many ranges at once.
     pub fn for_archive(&self, py: Python<'_>) -> PyResult<Arc<dyn access::Source>> {
-        if let Some(source) = &self.remote {
-            return Ok(Arc::clone(source));
+        match &self.kind {
+            Kind::Path(path) => {
+                let opened = py.detach(|| access::open_path(path));
+                opened.map_err(|why| error::of_source(py, &why))
+            }
+            Kind::Uri(source) => Ok(Arc::clone(source)),
+            Kind::Object(object) => Ok(Arc::clone(object) as Arc<dyn access::Source>),
         }
-        if let Some(path) = &self.path {
-            let opened = py.detach(|| access::open_path(path));
-            return opened.map_err(|why| error::of_source(py, &why));
+    }
+
+    /// A reader of it.
+    pub fn cursor(&self) -> ReadAtCursor {
+        ReadAtCursor::new(Arc::clone(&self.file), self.len)
+    }
+
+    /// Does `work`, which may read, and puts a file object back where it stands now.
+    pub fn reading<T, E: From<io::Error>>(
+        &self,
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        match self.object() {
+            Some(object) => object.reading(work),
+            None => work(),
         }
-        let turn = Mutex::new(());
-        Ok(Arc::new(OfFile { file: Arc::clone(&self.file), len: self.len, turn }))
+    }
+
+    /// The exception for an error of an archive of this file: the file object's own, if it has raised one.
+    pub fn archive_error(&self, py: Python<'_>, error: ArchiveError) -> PyErr {
+        let raised = self.object().and_then(|object| object.raised().take());
+        raised.unwrap_or_else(|| error::of_archive(py, error))
+    }
+
+    /// For the `__traverse__` of the one Python object that has this.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Visited {
+        self.object().map_or(Ok(()), |object| object.file.traced().traverse(visit))
+    }
+
+    /// For its `__clear__`.
+    pub fn clear(&self) {
+        if let Some(object) = self.object() {
+            object.file.traced().clear();
+        }
     }
 }
 
@@ -124,14 +174,60 @@ impl ReadAt for UriFile {
     }
 }
 
-/// A file object as the source of an archive, whose threads take turns.
-struct OfFile {
-    file: Arc<dyn ReadAt>,
+/// A file object that seeks, from where it stood when it was given.
+struct FileObject {
+    file: PyFile,
+    start: u64,
+    /// Bytes from there to its end.
     len: u64,
+    /// The threads of an archive take turns.
     turn: Mutex<()>,
+    /// What it has raised in the turn of such a thread. An archive only keeps the words.
+    raised: Mutex<Option<PyErr>>,
 }
 
-impl access::Source for OfFile {
+impl FileObject {
+    fn new(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let file = PyFile::new(object, &["read", "seek", "tell"])?;
+        let places = || {
+            let start = file.tell()?;
+            file.seek(SeekFrom::End(0))?;
+            let end = file.tell()?;
+            file.seek(SeekFrom::Start(start))?;
+            Ok((start, end.saturating_sub(start)))
+        };
+        let (start, len) = places().map_err(|error: io::Error| error::of_io(py, &error, None))?;
+        Ok(Self { file, start, len, turn: Mutex::default(), raised: Mutex::default() })
+    }
+
+    fn reading<T, E: From<io::Error>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        let at = self.file.tell()?;
+        let result = work();
+        let put_back = self.file.seek(SeekFrom::Start(at));
+        let value = result?;
+        put_back?;
+        Ok(value)
+    }
+
+    fn raised(&self) -> MutexGuard<'_, Option<PyErr>> {
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ReadAt for FileObject {
+    fn read_exact_at(&self, mut buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.seek(SeekFrom::Start(self.start.saturating_add(offset)))?;
+        while !buffer.is_empty() {
+            match self.file.read_some(buffer)? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                n => buffer = &mut buffer[n..],
+            }
+        }
+        Ok(())
+    }
+}
+
+impl access::Source for FileObject {
     fn uri(&self) -> &str {
         "file object"
     }
@@ -142,44 +238,63 @@ impl access::Source for OfFile {
 
     fn read_ranges(&self, parts: &mut [access::Part<'_>]) -> Result<(), SourceError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        for part in parts {
-            self.file.read_exact_at(part.buffer, part.offset).map_err(|error| {
-                SourceError::new(self.uri(), SourceErrorKind::Io, error.to_string())
-            })?;
-        }
-        Ok(())
+        let read = self.reading(|| {
+            parts.iter_mut().try_for_each(|part| self.read_exact_at(part.buffer, part.offset))
+        });
+        read.map_err(|error: io::Error| {
+            let what = error.to_string();
+            if let Some(Ok(raised)) = error.into_inner().map(|inner| inner.downcast::<PyErr>()) {
+                *self.raised() = Some(*raised);
+            }
+            SourceError::new(self.uri(), SourceErrorKind::Io, what)
+        })
     }
 }
 
 /// A file object of Python's. Its exceptions travel as errors and come back to the caller as they were.
-pub struct PyFile(Py<PyAny>);
+#[derive(Clone)]
+pub struct PyFile(Arc<Traced<PyAny>>);
 
 impl PyFile {
-    /// A file object that has this method.
-    pub fn new(object: &Bound<'_, PyAny>, method: &str) -> PyResult<Self> {
-        match object.hasattr(method)? {
-            true => Ok(Self(object.clone().unbind())),
-            false => {
+    /// A file object that has these methods.
+    pub fn new(object: &Bound<'_, PyAny>, methods: &[&str]) -> PyResult<Self> {
+        for method in methods {
+            if !object.hasattr(method)? {
                 let kind = object.get_type().qualname()?;
                 let message =
                     format!("expected a path or a file object with {method}(), not {kind}");
-                Err(PyTypeError::new_err(message))
+                return Err(PyTypeError::new_err(message));
             }
         }
+        Ok(Self(Arc::new(Traced::new(Some(object.clone().unbind())))))
+    }
+
+    /// The reference, for the garbage collector: to be shown to it by the one Python object that has this.
+    pub fn traced(&self) -> &Traced<PyAny> {
+        &self.0
     }
 
     /// Calls it with the interpreter's lock.
     fn call<T>(&self, work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>) -> io::Result<T> {
-        let result = Python::try_attach(|py| work(self.0.bind(py)).map_err(io::Error::from));
+        let result = Python::try_attach(|py| {
+            let file = self.0.get(py).ok_or_else(|| io::Error::other("the file is gone"))?;
+            work(file.bind(py)).map_err(io::Error::from)
+        });
         result.unwrap_or_else(|| Err(io::Error::other("the interpreter has ended")))
     }
 
-    fn seek(&self, to: SeekFrom) -> io::Result<u64> {
-        self.call(|file| match to {
-            SeekFrom::Start(offset) => file.call_method1("seek", (offset,))?.extract(),
-            SeekFrom::Current(offset) => file.call_method1("seek", (offset, 1))?.extract(),
-            SeekFrom::End(offset) => file.call_method1("seek", (offset, 2))?.extract(),
-        })
+    /// Not all file objects return where they stand then.
+    fn seek(&self, to: SeekFrom) -> io::Result<()> {
+        let arguments = match to {
+            SeekFrom::Start(offset) => (i128::from(offset), 0),
+            SeekFrom::Current(offset) => (i128::from(offset), 1),
+            SeekFrom::End(offset) => (i128::from(offset), 2),
+        };
+        self.call(|file| file.call_method1("seek", arguments).map(drop))
+    }
+
+    fn tell(&self) -> io::Result<u64> {
+        self.call(|file| file.call_method0("tell")?.extract())
     }
 
     /// Reads at most `buffer.len()` bytes from where the file object is.
@@ -200,19 +315,6 @@ impl PyFile {
     }
 }
 
-impl ReadAt for PyFile {
-    fn read_exact_at(&self, mut buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.seek(SeekFrom::Start(offset))?;
-        while !buffer.is_empty() {
-            match self.read_some(buffer)? {
-                0 => return Err(ErrorKind::UnexpectedEof.into()),
-                n => buffer = &mut buffer[n..],
-            }
-        }
-        Ok(())
-    }
-}
-
 impl Read for PyFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.read_some(buffer)
@@ -229,7 +331,10 @@ impl Write for PyFile {
                 Some(_) => {
                     Err(PyValueError::new_err("write() returned more bytes than it was given"))
                 }
-                None => Err(io::Error::from(ErrorKind::WouldBlock).into()),
+                // This is how raw files say that they would block. Objects with a `write` of their own often return
+                // nothing.
+                None if is_raw(file)? => Err(io::Error::from(ErrorKind::WouldBlock).into()),
+                None => Ok(bytes.len()),
             }
         })
     }
@@ -241,4 +346,9 @@ impl Write for PyFile {
             false => Ok(()),
         })
     }
+}
+
+/// Whether a file object is an `io.RawIOBase`.
+fn is_raw(file: &Bound<'_, PyAny>) -> PyResult<bool> {
+    file.is_instance(&file.py().import("io")?.getattr("RawIOBase")?)
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use pyo3::prelude::*;
+use pyo3::pyclass::PyVisit;
 use pz::{Encoder, Error};
 
 use crate::arguments::{Keywords, encode_options};
@@ -10,12 +11,17 @@ use crate::buffer::Input;
 use crate::error::raise;
 use crate::idle::Exclusive;
 use crate::source::PyFile;
+use crate::traced::{FirstFailure, Visited};
 
 /// Compresses what is written to it, and writes the result to `target`, a file object with `write`.
 ///
 /// The result is complete only after `finish`, which leaves `target` open.
 #[pyclass(frozen, module = "libpz._libpz")]
-pub struct Writer(Exclusive<Box<Encoder<PyFile>>>);
+pub struct Writer {
+    encoder: Exclusive<Box<Encoder<PyFile>>>,
+    target: PyFile,
+    failure: FirstFailure,
+}
 
 #[pymethods]
 impl Writer {
@@ -28,9 +34,10 @@ impl Writer {
         options: Option<Keywords<'_, '_>>,
     ) -> PyResult<Self> {
         let options = encode_options(py, level, options)?;
-        let target = PyFile::new(target, "write")?;
-        let encoder = Encoder::new(target, &options).map_err(|error| raise(py, error))?;
-        Ok(Self(Exclusive::new(Box::new(encoder))))
+        let target = PyFile::new(target, &["write"])?;
+        let encoder = Encoder::new(target.clone(), &options).map_err(|error| raise(py, error))?;
+        let encoder = Exclusive::new(Box::new(encoder));
+        Ok(Self { encoder, target, failure: FirstFailure::none() })
     }
 
     /// Compress all of `data`. Part of it may be written later.
@@ -48,8 +55,19 @@ impl Writer {
 
     /// Write the rest and end the file. Further calls of this do nothing.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(encoder) = self.0.take(py)? else { return Ok(()) };
-        py.detach(|| encoder.finish().map(drop)).map_err(|error| raise(py, error))
+        let Some(encoder) = self.encoder.take(py)? else { return Ok(()) };
+        let finished = py.detach(|| encoder.finish().map(drop));
+        finished.map_err(|error| self.failure.raised(py, raise(py, error)))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Visited {
+        self.target.traced().traverse(&visit)?;
+        self.failure.traverse(&visit)
+    }
+
+    fn __clear__(&self) {
+        self.target.traced().clear();
+        self.failure.clear();
     }
 }
 
@@ -59,6 +77,7 @@ impl Writer {
         py: Python<'_>,
         work: impl FnOnce(&mut Encoder<PyFile>) -> Result<(), Error> + Send,
     ) -> PyResult<()> {
-        self.0.with(py, |encoder| work(encoder))?.map_err(|error| raise(py, error))
+        let done = self.encoder.with(py, |encoder| work(encoder))?;
+        done.map_err(|error| self.failure.raised(py, raise(py, error)))
     }
 }

@@ -2,7 +2,9 @@
 
 import array
 import concurrent.futures
+import ctypes
 import gc
+import importlib.metadata
 import os
 import sys
 import threading
@@ -51,7 +53,16 @@ def test_result_does_not_depend_on_threads_or_contexts():
     assert pz.compress(data, block_size=1 << 16, device="auto") == expected
 
 
-@pytest.mark.parametrize("make", [bytes, bytearray, memoryview, lambda data: array.array("B", data)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        bytes,
+        bytearray,
+        memoryview,
+        lambda data: array.array("B", data),
+        lambda data: (ctypes.c_char * len(data)).from_buffer_copy(data),
+    ],
+)
 def test_any_contiguous_buffer(make):
     compressed = pz.compress(make(TEXT))
     assert pz.decompress(make(compressed)) == TEXT
@@ -68,6 +79,44 @@ def test_elements_of_any_type():
     grid = numpy.arange(6000, dtype="i4").reshape(20, 300)
     assert pz.decompress(pz.compress(grid)) == grid.tobytes()
     assert pz.decompress(pz.compress(numpy.array(1.5, "f4"))) == numpy.float32(1.5).tobytes()
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["M8[ns]", "m8[s]", "bfloat16", "float8_e4m3fn", "int4", "U3", "S3", "V5", [("day", "M8[D]"), ("O", "i4")]],
+    ids=str,
+)
+def test_arrays_of_any_type(dtype):
+    """NumPy lends the bytes of most as buffers, but not those of dates and of other packages' types."""
+    numpy = pytest.importorskip("numpy")
+    if isinstance(dtype, str) and dtype.startswith(("bf", "fl", "int")):
+        dtype = getattr(pytest.importorskip("ml_dtypes"), dtype)
+    for shape in ((), (0, 3), (700, 3)):
+        array = numpy.zeros(shape, dtype)
+        compressed = pz.compress(array)
+        assert pz.decompress(compressed) == array.tobytes()
+        restored = numpy.ones_like(array)
+        assert pz.decompress_into(compressed, restored) == array.nbytes
+        assert restored.tobytes() == array.tobytes()
+    with pytest.raises(pz.UnsuitableBufferError, match="not C-contiguous"):
+        pz.compress(numpy.zeros((4, 6), dtype)[:, ::2])
+
+
+def test_arrays_of_references_are_refused():
+    """Their bytes are addresses: no contents to keep, and deadly to restore."""
+    numpy = pytest.importorskip("numpy")
+    arrays = [
+        numpy.array([1, None, "text"], object),
+        numpy.zeros(3, [("a", object), ("b", "i4")]),
+        numpy.array(["text", "of any length " * 9], numpy.dtypes.StringDType()),
+        memoryview(numpy.array([None], object)),
+        (ctypes.py_object * 3)(1, 2, 3),
+    ]
+    for array in arrays:
+        with pytest.raises(pz.UnsuitableBufferError, match="Python objects|references"):
+            pz.compress(array)
+        with pytest.raises(pz.UnsuitableBufferError, match="Python objects|references"):
+            pz.decompress_into(pz.compress(bytes(8)), array)
 
 
 @pytest.mark.parametrize("into", [pz.compress_into, lambda data, buffer: pz.Compressor().compress_into(data, buffer)])
@@ -99,11 +148,11 @@ def test_decompress_into(into):
     ("call", "error", "message"),
     [
         (lambda: pz.compress("text"), TypeError, "bytes-like"),
-        (lambda: pz.compress(memoryview(TEXT)[::2]), BufferError, "not C-contiguous"),
-        (lambda: pz.compress_into(TEXT, bytes(100)), BufferError, "read-only"),
+        (lambda: pz.compress(memoryview(TEXT)[::2]), pz.UnsuitableBufferError, "not C-contiguous"),
+        (lambda: pz.compress_into(TEXT, bytes(100)), pz.UnsuitableBufferError, "read-only"),
         (
             lambda: pz.decompress_into(pz.compress(TEXT), memoryview(bytearray(2 * len(TEXT)))[::2]),
-            BufferError,
+            pz.UnsuitableBufferError,
             "not C-cont",
         ),
         (lambda: pz.compress(TEXT, 0), pz.OptionError, "level 0 is not between 1 and 9"),
@@ -137,14 +186,18 @@ def test_refused(call, error, message):
 def test_one_buffer_for_both_sides():
     buffer = bytearray(TEXT * 2)
     both = memoryview(buffer)
-    with pytest.raises(ValueError, match="overlap"):
+    with pytest.raises(pz.UnsuitableBufferError, match="overlap"):
         pz.compress_into(buffer, buffer)
     count = pz.compress_into(both[: len(TEXT)], both[len(TEXT) :])
     compressed = both[len(TEXT) : len(TEXT) + count]
-    with pytest.raises(ValueError, match="overlap"):
+    with pytest.raises(pz.UnsuitableBufferError, match="overlap"):
         pz.decompress_into(compressed, buffer)
     assert pz.decompress_into(compressed, both[: len(TEXT)]) == len(TEXT)
     assert both[: len(TEXT)] == TEXT
+
+
+def test_version():
+    assert pz.__version__ == importlib.metadata.version("libpz")
 
 
 def test_errors_are_what_users_expect():
@@ -152,6 +205,7 @@ def test_errors_are_what_users_expect():
     assert issubclass(pz.TruncatedError, EOFError)
     assert issubclass(pz.OutOfMemoryError, MemoryError)
     assert issubclass(pz.DeviceError, OSError)
+    assert issubclass(pz.UnsuitableBufferError, BufferError) and issubclass(pz.UnsuitableBufferError, ValueError)
     damaged = bytearray(pz.compress(NOISE, block_size=1 << 16))
     damaged[100_000] ^= 1
     with pytest.raises(pz.CorruptError, match="frame 0, block 1") as caught:

@@ -96,19 +96,50 @@ def test_tensors_that_nobody_takes_are_freed():
     for version in [None, (0, 8), (1, 0), (2, 1)]:
         for _ in range(100):
             buffer.__dlpack__(max_version=version)
-    with pytest.raises(BufferError):
-        buffer.__dlpack__(dl_device=(2, 0))
-    with pytest.raises(BufferError):
+    for _ in range(100):
         buffer.__dlpack__(copy=True)
+    with pytest.raises(pz.UnsuitableBufferError):
+        buffer.__dlpack__(dl_device=(2, 0))
+
+
+class Handed:
+    """What a buffer hands out with these options."""
+
+    def __init__(self, buffer, **options):
+        self.buffer, self.options = buffer, options
+
+    def __dlpack__(self, **options):
+        return self.buffer.__dlpack__(**{**options, **self.options})
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("size", [0, 1, 4, 4099])
+def test_copies(path, device, size):
+    """Those who ask for a copy get memory of their own, and can get it on the host."""
+    buffer = pz.load(path, device, (3, 3 + size))
+    is_on_host = buffer.device == "cpu"
+    copied = [{"dl_device": (1, 0), "copy": True}]
+    if is_on_host:
+        copied.append({"copy": True})
+    else:
+        copied.append({"dl_device": (1, 0)})
+        with pytest.raises(pz.UnsuitableBufferError, match="another device"):
+            buffer.__dlpack__(dl_device=(1, 0), copy=False)
+    for options in copied:
+        array = numpy.from_dlpack(Handed(buffer, **options))
+        assert array.tobytes() == CONTENTS[3 : 3 + size]
+        array[:] = 0
+        assert buffer.tobytes() == CONTENTS[3 : 3 + size]
 
 
 @pytest.mark.parametrize("device", DEVICES[2:])
 def test_device_memory_is_not_the_hosts(path, device):
     buffer = pz.load(path, device, (0, 10))
-    with pytest.raises(BufferError):
-        memoryview(buffer)
-    for hand_out in (buffer.__dlpack_device__, buffer.__dlpack__):
-        with pytest.raises(BufferError):
+    for hand_out in (buffer.__dlpack_device__, buffer.__dlpack__, lambda: memoryview(buffer)):
+        with pytest.raises(pz.UnsuitableBufferError):
             hand_out()
     assert not hasattr(buffer, "__cuda_array_interface__")
 
@@ -151,20 +182,49 @@ def test_tensors(path, kind):
     assert array.tobytes() == CONTENTS[1:161]
     for level in (1, 6):
         assert pz.decompress(pz.compress(tensor, level)) == array.tobytes()
-    with pytest.raises(BufferError, match="contiguous"):
+    with pytest.raises(pz.UnsuitableBufferError, match="contiguous"):
         pz.load(path, range=(0, 80), out=kind(array[:, ::2]))
-    with pytest.raises(BufferError, match="contiguous"):
+    with pytest.raises(pz.UnsuitableBufferError, match="contiguous"):
         pz.compress(kind(array.T))
     # The stride of a dimension of one element does not matter.
     assert pz.decompress(pz.compress(kind(array[::5]))) == array[::5].tobytes()
     assert pz.compress(kind(array[:0])) == pz.compress(b"")
 
 
+@pytest.mark.parametrize("error", [BufferError, RuntimeError])
+def test_tensors_whose_package_refuses(path, error):
+    """As torch does for tensors that are conjugated, or that have gradients."""
+
+    class Refusing(OnlyDlpack):
+        def __dlpack__(self, **options):
+            raise error("Can't export tensors with the conjugate bit set")
+
+    tensor = Refusing(numpy.zeros(10, "u1"))
+    for call in (lambda: pz.compress(tensor), lambda: pz.load(path, range=(0, 10), out=tensor)):
+        with pytest.raises(pz.UnsuitableBufferError, match="conjugate bit") as caught:
+            call()
+        assert isinstance(caught.value.__cause__, error)
+
+
+@pytest.mark.parametrize("dtype", ["M8[ns]", "bfloat16"])
+def test_into_arrays_that_have_no_buffer(path, dtype):
+    if dtype == "bfloat16":
+        dtype = pytest.importorskip("ml_dtypes").bfloat16
+    array = numpy.zeros((4, 5), dtype)
+    assert pz.load(path, range=(1, 1 + array.nbytes), out=array) is array
+    assert array.tobytes() == CONTENTS[1 : 1 + array.nbytes]
+    with pytest.raises(pz.UnsuitableBufferError, match="contiguous"):
+        pz.load(path, range=(0, array.nbytes // 2), out=array[:, ::2])
+    array.flags.writeable = False
+    with pytest.raises(pz.UnsuitableBufferError, match="read-only"):
+        pz.load(path, range=(0, array.nbytes), out=array)
+
+
 def test_read_only_memory_is_refused(path):
     array = numpy.zeros(10, "u1")
     array.flags.writeable = False
     for out in (bytes(10), array, OnlyDlpack(array)):
-        with pytest.raises(BufferError):
+        with pytest.raises(pz.UnsuitableBufferError):
             pz.load(path, range=(0, 10), out=out)
 
 
