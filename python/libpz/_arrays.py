@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 from ._errors import TensorError
@@ -26,7 +27,8 @@ def _torch_to_bytes(tensor: Any, name: str) -> tuple[str, tuple[int, ...], Any]:
     import torch
 
     dtype = _safetensors_name("torch", str(tensor.dtype).removeprefix("torch."), name)
-    data = tensor.detach().cpu().contiguous()
+    # Complex tensors may be conjugated or negated, which is not yet so in their memory.
+    data = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     return dtype, tuple(tensor.shape), data.reshape(-1).view(torch.uint8).numpy()
 
 
@@ -35,13 +37,23 @@ def empty(name: str, dtype: str, shape: tuple[int, ...], framework: str, to: str
     if framework == "torch":
         import torch
 
-        tensor = torch.empty(shape, dtype=_own_type(torch, DTYPES[dtype].torch, dtype, name), device=to)
+        torch_type = _own_type(torch, DTYPES[dtype].torch, dtype, name)
+        tensor = _made(name, lambda: torch.empty(shape, dtype=torch_type, device=to))
         data = tensor.reshape(-1).view(torch.uint8)
         return tensor, data if is_on_device(to) else data.numpy()
     import numpy
 
-    array = numpy.empty(shape, _numpy_type(numpy, dtype, name))
+    numpy_type = _numpy_type(numpy, dtype, name)
+    array = _made(name, lambda: numpy.empty(shape, numpy_type))
     return array, array.reshape(-1).view(numpy.uint8)
+
+
+def _made(name: str, make: Callable[[], Any]) -> Any:
+    """What `make` makes, unless the package refuses the shape: each has its own limits for dimensions and sides."""
+    try:
+        return make()
+    except ValueError as error:
+        raise TensorError(f"tensor {name!r} has a shape that cannot be made: {error}") from error
 
 
 def is_on_device(to: str | None) -> bool:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable
+import reprlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ._errors import TensorError
 
+METADATA = "__metadata__"
+"""The name in the header that stands for the metadata."""
+
 MAX_HEADER = 100_000_000
 """The most bytes of JSON that safetensors permits."""
+
+MAX_NUMBER = (1 << 64) - 1
+"""The largest number that safetensors permits, of elements as of bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ class Header:
 
     def to_bytes(self) -> bytes:
         """The header as it is in the file."""
-        fields: dict[str, Any] = {"__metadata__": self.metadata} if self.metadata else {}
+        fields: dict[str, Any] = {METADATA: self.metadata} if self.metadata else {}
         for name, info in self.tensors.items():
             fields[name] = {"dtype": info.dtype, "shape": info.shape, "data_offsets": [info.start, info.stop]}
         text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
@@ -93,20 +99,33 @@ class Header:
         return len(text).to_bytes(8, "little") + text
 
 
+def check_text(names: Iterable[Any], metadata: Any) -> None:
+    """Check the names of tensors and the metadata, which are to be written or have been read."""
+    for name in names:
+        _check_text(name, "the name of a tensor")
+        if name == METADATA:
+            raise TensorError(f"no tensor may have the name {METADATA!r}, which stands for the metadata")
+    if not isinstance(metadata, Mapping):
+        raise TensorError(f"the metadata are no dictionary but {reprlib.repr(metadata)}")
+    for key, value in metadata.items():
+        _check_text(key, "a key of the metadata")
+        _check_text(value, f"the value of {reprlib.repr(key)} in the metadata")
+
+
 def read_header(read: Callable[[int, int], bytes], size: int) -> Header:
     """Read and check the header of contents of `size` bytes. `read` takes an offset and a length."""
     length = int.from_bytes(read(0, 8), "little")
     if size < 8 or length > min(MAX_HEADER, size - 8):
         raise TensorError("the file does not hold tensors: its header is too long or missing")
     try:
-        fields = json.loads(read(8, length), object_pairs_hook=_unique)
+        fields = json.loads(read(8, length).decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise TensorError(f"the header of the tensors is malformed: {error}") from None
     if not isinstance(fields, dict):
         raise TensorError("the header of the tensors is malformed: no object")
-    metadata = fields.pop("__metadata__", None) or {}
-    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise TensorError("the header of the tensors is malformed: metadata are not text")
+    metadata = fields.pop(METADATA, None)
+    metadata = {} if metadata is None else metadata
+    check_text(fields, metadata)
     infos = [(name, _info(name, entry)) for name, entry in fields.items()]
     infos.sort(key=lambda item: (item[1].start, item[1].stop))
     at = 0
@@ -117,6 +136,15 @@ def read_header(read: Callable[[int, int], bytes], size: int) -> Header:
     if at != size - 8 - length:
         raise TensorError(f"the tensors end at byte {at} of {size - 8 - length}")
     return Header(dict(infos), metadata, 8 + length)
+
+
+def _check_text(value: Any, what: str) -> None:
+    if not isinstance(value, str):
+        raise TensorError(f"{what} is not text but {reprlib.repr(value)}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise TensorError(f"{what} is not valid text: {reprlib.repr(value)}: {error.reason}") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -133,11 +161,17 @@ def _info(name: str, entry: Any) -> TensorInfo:
     except (KeyError, TypeError, ValueError):
         raise TensorError(f"tensor {name!r} lacks type, shape or place") from None
     # A bool is an int, but no length.
-    if not all(type(number) is int and number >= 0 for number in numbers):
+    if not all(type(number) is int and 0 <= number <= MAX_NUMBER for number in numbers):
         raise TensorError(f"shape or place of tensor {name!r} are not numbers")
     known = DTYPES.get(dtype) if isinstance(dtype, str) else None
     if known is None:
-        raise TensorError(f"tensor {name!r} has the unknown type {dtype!r}")
-    if known.bits * math.prod(shape) != 8 * (stop - start):
+        raise TensorError(f"tensor {name!r} has the unknown type {reprlib.repr(dtype)}")
+    elements = 1
+    for side in shape:
+        elements *= side
+        # safetensors refuses this even if a later side is 0. The product of all sides could be long and take long.
+        if elements > MAX_NUMBER:
+            raise TensorError(f"tensor {name!r} has too many elements")
+    if known.bits * elements != 8 * (stop - start):
         raise TensorError(f"tensor {name!r} has {stop - start} bytes, which its type and shape do not")
     return TensorInfo(dtype, tuple(shape), start, stop)

@@ -8,15 +8,15 @@ of its tensors. A tensor is read without the others, and a part of it without th
 from __future__ import annotations
 
 import math
-import operator
+import numbers
 from collections.abc import Iterable, Iterator, KeysView, Mapping
 from types import TracebackType
 from typing import IO, Any, Self, Unpack
 
 from . import _arrays
-from ._errors import RangeError, TensorError
+from ._errors import OptionError, RangeError, TensorError
 from ._frames import Part, new_file, write_parts
-from ._header import DTYPES, Header, TensorInfo, read_header
+from ._header import DTYPES, Header, TensorInfo, check_text, read_header
 from ._libpz import Archive, Reader
 from ._types import DecodeOptions, EncodeOptions, LoadOptions, Path
 
@@ -35,6 +35,8 @@ def save_file(
     one that suits it; without `pipeline` too, floats are entropy-coded alone ("fse"), which makes weights smaller and
     is faster.
     """
+    metadata = {} if metadata is None else metadata
+    check_text(tensors, metadata)
     arrays = {name: _arrays.to_bytes(tensor, name) for name, tensor in tensors.items()}
     # Large elements come first, so that each tensor begins at a multiple of its elements' size.
     names = sorted(arrays, key=lambda name: (-DTYPES[arrays[name][0]].bits, arrays[name][0], name))
@@ -44,7 +46,7 @@ def save_file(
         infos[name] = TensorInfo(dtype, shape, at, at + data.nbytes)
         parts.append(Part(dtype, data.nbytes, [data]))
         at += data.nbytes
-    header = Header(infos, dict(metadata or {})).to_bytes()
+    header = Header(infos, dict(metadata)).to_bytes()
     with new_file(file) as target:
         write_parts(target, [Part(None, len(header), [header]), *parts], level, options)
 
@@ -64,7 +66,8 @@ def load_file(
 def open_file(
     file: Path | IO[bytes], framework: str = "numpy", to: str | None = None, **options: Unpack[DecodeOptions]
 ) -> TensorFile:
-    """Open a file of tensors. Each is read when it is asked for. `to` and the options are those of `load_file`.
+    """Open a file of tensors. Each is read when it is asked for. `to` and the options are those of `load_file`. A file
+    object must seek; it is read from where it stands, and put back there after each read.
 
     >>> with libpz.open_file("model.pz") as tensors:
     ...     weights = tensors["layer.weight"]
@@ -80,9 +83,9 @@ class TensorFile:
         self, file: Path | IO[bytes], framework: str = "numpy", to: str | None = None, **options: Unpack[DecodeOptions]
     ) -> None:
         if framework not in ("numpy", "torch"):
-            raise ValueError(f"framework {framework!r} is not 'numpy' or 'torch'")
+            raise OptionError(f"framework {framework!r} is not 'numpy' or 'torch'")
         if to is not None and framework != "torch":
-            raise ValueError(f"{framework} has no tensors on {to!r}")
+            raise OptionError(f"{framework} has no tensors on {to!r}")
         self._framework = framework
         self._to = to
         self._archive = Archive(file, **_limits(options)) if _arrays.is_on_device(to) else None
@@ -190,20 +193,24 @@ class TensorSlice:
         return self._info.dtype
 
     def __getitem__(self, index: Any) -> Any:
-        """Read the rows that the first index names, and take what the others name of them."""
+        """What the whole tensor would give for `index`. Reads only the rows that the first index names, if it is a
+        number or a slice.
+        """
         info = self._info
-        first, *rest = index if isinstance(index, tuple) else (index,)
-        if not info.shape or not (isinstance(first, slice) or hasattr(first, "__index__")):
+        first, *rest = index if isinstance(index, tuple) and index else (index,)
+        # A bool or an array with `__index__` means other things than a row.
+        is_row = isinstance(first, numbers.Integral) and not isinstance(first, bool)
+        if not info.shape or not (is_row or isinstance(first, slice)):
             return self._file.get_tensor(self._name)[index]
         count = info.shape[0]
         row_bits = DTYPES[info.dtype].bits * math.prod(info.shape[1:])
         if isinstance(first, slice):
             rows = range(count)[first]
-            start, stop = (min(rows), max(rows) + 1) if rows else (0, 0)
+            start, stop = (min(rows[0], rows[-1]), max(rows[0], rows[-1]) + 1) if rows else (0, 0)
             # A negative step starts from the last row that was read.
             first = slice(None, None, rows.step)
         else:
-            at = operator.index(first)
+            at = int(first)
             if not -count <= at < count:
                 raise RangeError(f"row {at} is not one of {count}")
             start = at % count
