@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
 from zarr.abc.codec import BytesBytesCodec
@@ -23,12 +24,35 @@ if TYPE_CHECKING:
 __all__ = ["PzCodec"]
 
 
+_OVERHEAD = 128
+"""The most bytes that other codecs may add for each element before a chunk comes to `PzCodec`: at worst, sharding makes
+inner chunks of single elements, and each of them gets headers, a checksum and an entry in an index."""
+
+_CONSTANT_OVERHEAD = 1 << 16
+"""The most bytes that they may add beside."""
+
+
+def _max_size(chunk_spec: ArraySpec) -> int | None:
+    """The most bytes that a chunk can have here; `None` if its elements differ in length."""
+    item_size: int | None = getattr(chunk_spec.dtype, "item_size", None)
+    if item_size is None:
+        return None
+    elements: int = math.prod(chunk_spec.shape)
+    return elements * (item_size + _OVERHEAD) + _CONSTANT_OVERHEAD
+
+
+@lru_cache(maxsize=8)
+def _decompressor(max_size: int | None) -> Decompressor:
+    return Decompressor(threads=1, max_output=max_size)
+
+
 @dataclass(frozen=True)
 class PzCodec(BytesBytesCodec):
     """Compresses each chunk, or each inner chunk of a shard, with `libpz.compress`.
 
     `level`, `pipeline` and `filter` are those of `compress`; the filter "auto" looks at each chunk, and "none" is the
-    fastest. Zarr works on several chunks at the same time, so each takes one thread.
+    fastest. Zarr works on several chunks at the same time, so each takes one thread. A stored chunk whose contents are
+    far longer than the array's chunks is an `OutputLimitError`.
     """
 
     level: int = 3
@@ -61,10 +85,6 @@ class PzCodec(BytesBytesCodec):
     def _compressor(self) -> Compressor:
         return Compressor(self.level, pipeline=self.pipeline, filter=self.filter, threads=1)
 
-    @cached_property
-    def _decompressor(self) -> Decompressor:
-        return Decompressor(threads=1)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.level, self.pipeline, self.filter)
 
@@ -73,7 +93,7 @@ class PzCodec(BytesBytesCodec):
         return chunk_spec.prototype.buffer.from_bytes(compressed)
 
     def _decode_sync(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> Buffer:
-        contents = self._decompressor.decompress(chunk_bytes.as_numpy_array())
+        contents = _decompressor(_max_size(chunk_spec)).decompress(chunk_bytes.as_numpy_array())
         return chunk_spec.prototype.buffer.from_bytes(contents)
 
     async def _encode_single(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> Buffer:

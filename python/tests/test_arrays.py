@@ -99,6 +99,45 @@ def test_damaged_chunks(tmp_path):
         array[:]
 
 
+@pytest.mark.parametrize("dtype", ["f8", "u1", "M8[ns]", "U7"])
+def test_chunks_are_decoded_within_their_size(tmp_path, dtype):
+    """Whoever stores a chunk does not choose how much memory it takes to read it."""
+    zarr = pytest.importorskip("zarr", minversion="3")
+    from libpz.zarr import PzCodec
+
+    array = zarr.create_array(tmp_path / "a.zarr", shape=1000, dtype=dtype, chunks=500, compressors=PzCodec())
+    array[:] = numpy.arange(1000).astype(dtype)
+    (tmp_path / "a.zarr" / "c" / "0").write_bytes(pz.compress(bytes(200 << 20), 1))
+    with pytest.raises(pz.OutputLimitError):
+        array[:]
+    assert (array[500:] == numpy.arange(500, 1000).astype(dtype)).all()
+
+
+def test_codecs_may_make_chunks_longer(tmp_path):
+    """Shards of chunks of single elements, each with a checksum, and compressed as a whole."""
+    zarr = pytest.importorskip("zarr", minversion="3")
+    from libpz.zarr import PzCodec
+    from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec, ZstdCodec
+
+    inner = [BytesCodec(), Crc32cCodec(), PzCodec(1), ZstdCodec(), Crc32cCodec()]
+    sharding = ShardingCodec(chunk_shape=(1,), codecs=inner)
+    array = zarr.create(
+        store=tmp_path / "a.zarr", shape=2000, dtype="u1", chunks=(2000,), codecs=[sharding, PzCodec(1)], zarr_format=3
+    )
+    array[:] = numpy.arange(2000).astype("u1") | 1
+    assert (zarr.open_array(tmp_path / "a.zarr")[:] == numpy.arange(2000).astype("u1") | 1).all()
+
+
+def test_text_of_any_length(tmp_path):
+    zarr = pytest.importorskip("zarr", minversion="3")
+    from libpz.zarr import PzCodec
+
+    words = numpy.array(["a", "word " * 100_000, "üb"], dtype=numpy.dtypes.StringDType())
+    array = zarr.create_array(tmp_path / "a.zarr", shape=3, dtype="str", compressors=PzCodec())
+    array[:] = words
+    assert list(array[:]) == list(words)
+
+
 def test_fsspec(tmp_path):
     fsspec = pytest.importorskip("fsspec")
     import libpz.fsspec  # registers the compression
@@ -114,5 +153,11 @@ def test_fsspec(tmp_path):
         assert file.read() == b"line 49999\n"
     with fsspec.open("memory://lines.pz", "wb", compression="pz") as file:
         file.write(b"some contents")
+    with fsspec.open("memory://lines.pz", "ab", compression="pz") as file:
+        file.write(b", and more")
     with fsspec.open("memory://lines.pz", "rb", compression="pz") as file:
-        assert file.read() == b"some contents"
+        assert file.read() == b"some contents, and more"
+    with fsspec.open(path, "at", compression="pz") as file:
+        file.write("the last line\n")
+    with fsspec.open(path, "rt", compression="pz") as file:
+        assert file.readlines() == [*lines, "the last line\n"]
