@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 from dataclasses import dataclass
 from typing import IO, Any, Unpack, cast
 
 from . import _libpz
+from ._errors import OptionError
 from ._types import Buffer, CodecOptions, DecodeOptions, Path
 
 
@@ -157,6 +159,10 @@ def recover(
     if hasattr(target, "write"):
         report = _libpz.recover(source, cast(IO[bytes], target), fill, **options)
     else:
+        name = source if isinstance(source, str | os.PathLike) else getattr(source, "name", None)
+        if isinstance(name, str | os.PathLike) and os.path.exists(name) and os.path.exists(target):
+            if os.path.samefile(name, target):
+                raise OptionError(f"{os.fspath(target)!r} cannot be recovered to itself")
         with io.FileIO(target, "wb") as file:
             report = _libpz.recover(source, file, fill, **options)
     report["lost"] = tuple(report["lost"])

@@ -14,7 +14,8 @@
 //! | `error` | exceptions |
 //! | `idle` | contexts that wait for their next use, and what a fork makes of them |
 //! | `inspect` | what files hold and what work will cost |
-//! | `memory` | contents in the memory of a device |
+//! | `load` | contents of a file into memory |
+//! | `memory` | memory of devices and of tensors |
 //! | `oneshot` | one call for one buffer |
 //! | `reader` | contents of files, in any order or in theirs |
 //! | `source` | paths and Python's file objects as files |
@@ -32,6 +33,7 @@ mod dlpack;
 mod error;
 mod idle;
 mod inspect;
+mod load;
 mod memory;
 mod oneshot;
 mod reader;
@@ -53,7 +55,9 @@ mod _libpz {
     #[pymodule_export]
     use crate::inspect::{cost, frames, recover};
     #[pymodule_export]
-    use crate::memory::{DeviceBuffer, load};
+    use crate::load::load;
+    #[pymodule_export]
+    use crate::memory::DeviceBuffer;
     #[pymodule_export]
     use crate::oneshot::{compress, compress_into, content_size, decompress, decompress_into};
     #[pymodule_export]

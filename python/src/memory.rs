@@ -1,28 +1,21 @@
-//! Contents in the memory of a device, or of the host.
+//! Memory of devices and of tensors: `DeviceBuffer`, destinations, and what is compressed where it is.
 
 use std::ffi::{c_int, c_void};
 use std::io::Write;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use pz::SeekableReader;
-use pz::access::{
-    Archive, ArchiveError, DeviceBuffer as Buffer, DeviceMemory, RangeRead, ReadOptions,
-};
+use pz::access::{DeviceBuffer as Buffer, DeviceMemory};
 use pz::gpu::device::{DeviceError, NativeBuffer, NativeStream};
 
-use crate::archive::open_archive;
-use crate::arguments::{Keywords, decode_options};
 use crate::buffer::{NewBytes, Output, has_buffer, out_of_memory};
 use crate::device::Place;
 use crate::dlpack::{self, Export, Foreign};
 use crate::error::{self, raise};
 use crate::idle::OfProcess;
-use crate::source::Source;
 
 /// Contents in the memory of a device or, with `device="cpu"`, of the host.
 ///
@@ -42,7 +35,8 @@ struct Shared {
 }
 
 impl DeviceBuffer {
-    fn new(mut buffer: Buffer, place: Place) -> Self {
+    /// A buffer in `place`.
+    pub fn new(mut buffer: Buffer, place: Place) -> Self {
         let address = match (buffer.native(), &place) {
             (Some(NativeBuffer::Cuda { address, .. }), _) => Some(address),
             (None, Place::Host) => {
@@ -97,7 +91,13 @@ impl DeviceBuffer {
         }
     }
 
-    fn with<T: Send>(
+    /// Where it is.
+    pub fn place(&self) -> &Place {
+        &self.0.place
+    }
+
+    /// Does `work` with the buffer, without the interpreter's lock.
+    pub fn with<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut Buffer) -> T + Send,
@@ -282,162 +282,6 @@ pub fn stream_number(stream: Option<&Bound<'_, PyAny>>) -> PyResult<Option<u64>>
     stream.extract().map(Some)
 }
 
-/// Decompresses `source`, a path or a URI, into memory: see `libpz.load`. Returns `out` or, without it, a new buffer.
-#[pyfunction]
-#[pyo3(signature = (source, device, start, stop, out, stream, **options))]
-#[expect(
-    clippy::too_many_arguments,
-    reason = "they are those of `libpz.load`, which documents them"
-)]
-pub fn load<'py>(
-    py: Python<'py>,
-    source: &Bound<'py, PyAny>,
-    device: &str,
-    start: Option<u64>,
-    stop: Option<u64>,
-    out: Option<&Bound<'py, PyAny>>,
-    stream: Option<&Bound<'py, PyAny>>,
-    options: Option<Keywords<'_, 'py>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let options = decode_options(py, options)?;
-    let stream = stream_number(stream)?;
-    let source = Source::new(py, source)?;
-    let place = match out {
-        None => Some(Place::new(py, device)?),
-        Some(_) => None,
-    };
-    let mut target = out.map(target).transpose()?;
-    let is_on_device = match (&place, &target) {
-        (Some(place), _) => !matches!(place, Place::Host),
-        (_, Some(Target::Own(buffer))) => !matches!(buffer.get().0.place, Place::Host),
-        (_, target) => matches!(target, Some(Target::OnDevice(_))),
-    };
-    let mut opened = if is_on_device {
-        Opened::Archive(open_archive(py, &source, &options)?)
-    } else {
-        let open = || SeekableReader::open(Arc::clone(&source.file), source.len, &options);
-        let reader = py.detach(|| source.reading(open));
-        Opened::Reader(Box::new(reader.map_err(|why| raise(py, why))?), &source)
-    };
-    let len = opened.len();
-    let range = start.unwrap_or(0)..stop.unwrap_or(len);
-    if range.start > range.end || range.end > len {
-        let Range { start, end } = range;
-        return Err(raise(py, pz::Error::InvalidRange { start, end, len }));
-    }
-    let wanted = range.end - range.start;
-    if let Some(target) = &mut target {
-        let found = target.len();
-        if found < wanted {
-            return Err(error::buffer_too_small(py, wanted, found));
-        }
-        if found > wanted {
-            let what = format!("the range has {wanted} bytes, and out has {found}");
-            return Err(error::buffer(py, what));
-        }
-    }
-    let mut target = match (target, place) {
-        (Some(target), _) => target,
-        (None, Some(place)) => {
-            let memory = place.memory();
-            let allocated = py.detach(|| memory.allocate(wanted));
-            let buffer = allocated.map_err(|why| error::device(py, place.name(), &why))?;
-            Target::Own(Bound::new(py, DeviceBuffer::new(buffer, place))?)
-        }
-        (None, None) => return Err(PyTypeError::new_err("there is no destination")),
-    };
-    fill(py, &source, &mut opened, range, &mut target, stream)?;
-    match (out, target) {
-        (None, Target::Own(buffer)) => Ok(buffer.into_any()),
-        (Some(out), _) => Ok(out.clone()),
-        (None, _) => Err(PyTypeError::new_err("there is no destination")),
-    }
-}
-
-/// What contents are read with.
-enum Opened<'a> {
-    Archive(Archive),
-    /// For host memory: it decodes straight into place.
-    Reader(Box<SeekableReader<pz::ReadAtCursor>>, &'a Source),
-}
-
-impl Opened<'_> {
-    fn len(&self) -> u64 {
-        match self {
-            Self::Archive(archive) => archive.len(),
-            Self::Reader(reader, _) => reader.len(),
-        }
-    }
-
-    /// Reads into host memory.
-    fn read_host(&mut self, range: Range<u64>, mut bytes: &mut [u8]) -> Result<(), Failure> {
-        match self {
-            Self::Archive(archive) => archive.read_into(range, bytes).map_err(Failure::Archive),
-            Self::Reader(reader, source) => {
-                let read = source.reading(|| reader.copy_range(range, &mut bytes));
-                read.map_err(Failure::Format)
-            }
-        }
-    }
-
-    fn read_buffer(&mut self, range: Range<u64>, buffer: &mut Buffer) -> Result<(), Failure> {
-        if let Some(bytes) = buffer.as_bytes_mut() {
-            return self.read_host(range, bytes);
-        }
-        match self {
-            Self::Archive(archive) => {
-                let mut read = [RangeRead::new(range, buffer)];
-                archive.read(&mut read, &ReadOptions::new()).map_err(Failure::Archive)
-            }
-            Self::Reader(..) => Err(Failure::Format(pz::Error::Internal {
-                what: "a device's buffer is read into without an archive",
-            })),
-        }
-    }
-}
-
-enum Failure {
-    Format(pz::Error),
-    Archive(ArchiveError),
-}
-
-fn fill(
-    py: Python<'_>,
-    source: &Source,
-    opened: &mut Opened<'_>,
-    range: Range<u64>,
-    target: &mut Target<'_>,
-    stream: Option<u64>,
-) -> PyResult<()> {
-    let done = match target {
-        Target::Own(buffer) => {
-            let buffer = buffer.get();
-            if let (Place::Device(memory, _), Some(stream)) = (&buffer.0.place, stream) {
-                wait_for(py, memory, buffer.0.place.name(), stream)?;
-            }
-            buffer.with(py, |buffer| opened.read_buffer(range, buffer))?
-        }
-        Target::Output(output) => {
-            let bytes = output.bytes();
-            py.detach(|| opened.read_host(range, bytes))
-        }
-        Target::Tensor(tensor) => {
-            // SAFETY: it is writable memory of the host. That other threads use it meanwhile is the caller's mistake, as
-            // with every buffer.
-            let bytes = unsafe { tensor.bytes_mut() };
-            py.detach(|| opened.read_host(range, bytes))
-        }
-        Target::OnDevice(tensor) => {
-            let mut buffer = imported_after(py, tensor, stream)?;
-            py.detach(|| opened.read_buffer(range, &mut buffer))
-        }
-    };
-    done.map_err(|failure| match failure {
-        Failure::Format(why) => raise(py, why),
-        Failure::Archive(why) => source.archive_error(py, why),
-    })
-}
-
 /// CUDA's number for its default stream.
 const CUDA_DEFAULT_STREAM: u64 = 1;
 
@@ -472,7 +316,8 @@ pub fn imported_after(py: Python<'_>, tensor: &Foreign, stream: Option<u64>) -> 
     Ok(buffer)
 }
 
-fn wait_for(py: Python<'_>, memory: &DeviceMemory, name: &str, stream: u64) -> PyResult<()> {
+/// Waits for the work that was queued before on a stream of CUDA's.
+pub fn wait_for(py: Python<'_>, memory: &DeviceMemory, name: &str, stream: u64) -> PyResult<()> {
     let waited = py.detach(|| {
         let stream = std::ptr::with_exposed_provenance_mut(stream as usize);
         // SAFETY: the caller of `load` names a stream of this device, as its documentation says.
