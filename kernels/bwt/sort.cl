@@ -136,7 +136,7 @@ __kernel void scatter(
     __global const uint *counts, __global const uint *state, uint slot, uint parts, uint which, uint shift)
 {
     TEAM_START(team);
-    SHARED uint ranks[TEAMS * 256u];  // while a team counts: its elements of a digit so far; then: where the next one goes
+    SHARED uint ranks[TEAMS * 256u];  // while a team counts: its elements of a digit so far; then: the next one's place
     SHARED uint firsts[256];          // elements of lower digits in the subtile
     SHARED uint ends[256];            // the sum of where an element of the digit goes and its place in the subtile
     SHARED uint done[256];            // elements of a digit in earlier subtiles

@@ -10,7 +10,7 @@ typedef struct {
     uint code;
     ulong ahead; // the next bytes, the first on top
     uint held;   // number of bits in `ahead`, more than 32
-    uint coming; // the word after them, loaded long before it is needed
+    uint coming; // the next word, loaded long before it is needed
     uint loaded; // words of the payload loaded so far
 } Binary;
 

@@ -11,7 +11,7 @@ var<private> code: u32;
 var<private> ahead_high: u32;   // the next bytes, the first on top
 var<private> ahead_low: u32;
 var<private> ahead_held: u32;   // number of bits of them, more than 32
-var<private> ahead_coming: u32; // the word after them, loaded long before it is needed
+var<private> ahead_coming: u32; // the next word, loaded long before it is needed
 var<private> ahead_loaded: u32; // words of the payload loaded so far
 
 fn binary_word() -> u32 {
@@ -33,7 +33,7 @@ fn ahead_shift(bits: u32) {
     ahead_low <<= bits;
 }
 
-// Continues at byte `at` of the payload, which ends at `end`.
+// Continues at byte `at` of the payload, whose end is `end`.
 fn binary_open(at: u32, end: u32) {
     end_at = end;
     ahead_loaded = at >> 2u;

@@ -1,11 +1,11 @@
-// The door: how a running kernel asks for parts of files. A thread of the host reads the requests and answers them.
+// The door, through which a running kernel requests parts of files. A host thread reads the requests and answers them.
 //
-// This file is both OpenCL C and CUDA C++, and needs no other, so that it can go before a caller's own kernels. The layout
-// is that of src/door/layout.rs, and its documentation says what the host does.
+// This file is both OpenCL C and CUDA C++, and needs no other file, so callers can put it before their own kernels. The
+// layout is that of src/door/layout.rs, which documents the host's side.
 //
-// No function waits. A kernel asks, goes on with other work, and looks again: door_status tells whether the contents are
-// there. A kernel that loops over door_status needs a limit of its own, because the host may be gone. A handle belongs to
-// the work items that know it; two of them must not close it.
+// No function waits. A kernel sends a request, goes on with other work, and polls: door_status tells whether the
+// contents have arrived. A kernel that loops over door_status needs its own limit, because the host may be gone. Any
+// work item that knows a handle may use it, but only one may close it.
 //
 //     Door door = door_of(control, counters, host, device);   // the kernel's first four parameters
 //     uint handle = door_read(door, file, offset, bytes);
@@ -27,7 +27,7 @@
 #define DOOR_WORDS volatile DOOR_GLOBAL unsigned int *
 #define DOOR_BYTES DOOR_GLOBAL unsigned char *
 
-// Words of the control memory. The ring follows the header; the handles follow the ring, and the paths the handles.
+// Words of the control memory: the header, then the ring, the handles and the paths.
 #define DOOR_VERSION 0u
 #define DOOR_RING 1u
 #define DOOR_CONSUMED 16u
@@ -59,14 +59,14 @@
 #define DOOR_H_PIECES 12u
 #define DOOR_H_CLOSED 15u
 
-// Words of the counters: of requests, and of those that the host is known to have taken; a bit for each handle in use; how
-// often each handle has been in use.
+// Words of the counters: requests made; requests that the host had taken when last checked; a bit for each handle in
+// use; the number of uses of each handle.
 #define DOOR_C_REQUESTS 0u
 #define DOOR_C_TAKEN 1u
 #define DOOR_C_USED 32u
 #define DOOR_C_GENERATION 64u
 
-// What a request asks for.
+// The operation of a request.
 #define DOOR_OPEN 1u
 #define DOOR_READ 2u
 #define DOOR_STREAM 3u
@@ -75,7 +75,7 @@
 #define DOOR_COMMIT 6u
 #define DOOR_NOTHING 7u
 
-// How a file is opened: its own bytes; the contents of an archive; to write, and made if it is not there.
+// How to open a file: its own bytes; the contents of an archive; for writing, created if it does not exist.
 #define DOOR_PLAIN 0u
 #define DOOR_CONTENTS 1u
 #define DOOR_WRITABLE 2u
@@ -89,8 +89,8 @@
 // The status of every handle once the host has shut the door.
 #define DOOR_SHUT 0xffffffffu
 
-// Why a request failed. No error; no room, so ask again later; not permitted; no such file; not within the contents; the
-// file is not the one that was opened; anything else.
+// Why a request failed: no error; no room, so try again later; not permitted; no such file; outside the contents; the
+// file has changed since it was opened; any other reason.
 #define DOOR_NO_ERROR 0u
 #define DOOR_FULL 1u
 #define DOOR_REFUSED 2u
@@ -99,21 +99,21 @@
 #define DOOR_CHANGED 5u
 #define DOOR_FAILED 6u
 
-// Instead of a handle: the table or the ring is full.
+// Returned in place of a handle: the table of handles or the ring is full.
 #define DOOR_TABLE_FULL 0xffffffffu
 #define DOOR_RING_FULL 0xfffffffeu
 
-// How often a work item tries to be the next before it reports a full table or a full ring.
+// How often a work item competes with others before it reports a full table or ring.
 #define DOOR_TRIES 4096u
 
 // ---- What the languages say differently ------------------------------------------------------------------------------
 //
-// door_see and door_tell reach the host: what the other side wrote before it told is there after it was seen. door_exchange,
-// door_set, door_clear and door_count only reach other work items.
+// door_see and door_tell synchronise with the host: once one side sees a word that the other told, it also sees all
+// that the other wrote before. door_exchange, door_set, door_clear and door_count reach only other work items.
 
 #ifdef __OPENCL_VERSION__
 
-// OpenCL 1.2 has no atomics that reach the host. On the devices that a door takes, host and kernel share the processor's
+// OpenCL 1.2 has no atomics that reach the host. On devices that support a door, host and kernel share the processor's
 // coherent caches, so atomic operations with fences are enough.
 DOOR_FN uint door_see(DOOR_WORDS word) {
     uint value = atomic_or(word, 0u);
@@ -131,10 +131,10 @@ DOOR_FN uint door_set(DOOR_WORDS word, uint bits) { return atomic_or(word, bits)
 DOOR_FN uint door_clear(DOOR_WORDS word, uint bits) { return atomic_and(word, ~bits); }
 DOOR_FN uint door_count(DOOR_WORDS word) { return atomic_inc(word); }
 DOOR_FN void door_pause(void) {}
-// Time in nanoseconds and in ticks of the processor; 0 where there is none.
+// The time in nanoseconds, and in clock ticks; 0 where there is no clock.
 DOOR_FN DOOR_LONG door_time(void) { return 0; }
 DOOR_FN DOOR_LONG door_ticks(void) { return 0; }
-// 16 bytes of contents. Contents may have been other ones before, so they must not come from a cache.
+// 16 bytes of contents. The memory may have held other contents before, so the load must bypass caches.
 DOOR_FN uint4 door_load(const DOOR_GLOBAL uint4 *from) { return *(volatile const DOOR_GLOBAL uint4 *)from; }
 
 #else
@@ -175,9 +175,9 @@ DOOR_FN uint4 door_load(const uint4 *from) {
 
 typedef struct {
     DOOR_WORDS control;   // the ring, the handles and the paths, in host memory
-    DOOR_WORDS counters;  // what work items tell each other
+    DOOR_WORDS counters;  // shared by work items
     DOOR_BYTES host;      // contents in host memory
-    DOOR_BYTES device;    // contents in device memory, if there are any
+    DOOR_BYTES device;    // contents in device memory, if any
     unsigned int ring;    // requests that the ring holds, a power of two
 } Door;
 
@@ -191,14 +191,14 @@ DOOR_FN Door door_of(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, D
     return door;
 }
 
-// Whether a request was made; otherwise the value says what is full.
+// Whether the value is a handle. If not, it says what is full.
 DOOR_FN bool door_is_handle(unsigned int handle) { return handle < DOOR_RING_FULL; }
 
 DOOR_FN DOOR_WORDS door_entry(Door door, unsigned int handle) {
     return door.control + DOOR_HEADER + (door.ring + (handle & (DOOR_HANDLES - 1u))) * DOOR_ENTRY;
 }
 
-// The handle of this number, which the caller has just taken, in its next use.
+// The handle for the next use of this number, which the caller has just taken.
 DOOR_FN unsigned int door_use(Door door, unsigned int number) {
     unsigned int generation = 0u;
     while (generation == 0u || generation == 0x3fffffu) {
@@ -207,7 +207,7 @@ DOOR_FN unsigned int door_use(Door door, unsigned int number) {
     return generation << 10 | number;
 }
 
-// Takes a handle that is free, `first` or another: its number in the lowest 10 bits, and above how often it has been in use.
+// Takes a free handle, `first` if possible. Its lowest 10 bits are its number, and the upper bits count its uses.
 DOOR_FN unsigned int door_claim(Door door, unsigned int first) {
     unsigned int number = first & (DOOR_HANDLES - 1u);
     unsigned int bit = 1u << (number & 31u);
@@ -235,7 +235,7 @@ DOOR_FN void door_release(Door door, unsigned int handle) {
     door_clear(door.counters + DOOR_C_USED + number / 32u, 1u << (number & 31u));
 }
 
-// Puts a request into the ring; false if that is full.
+// Puts a request into the ring; false if the ring is full.
 DOOR_FN bool door_ask(Door door, unsigned int op, unsigned int handle, unsigned int file, DOOR_LONG offset,
     DOOR_LONG length, unsigned int piece, unsigned int path) {
     unsigned int number = 0u;
@@ -247,7 +247,7 @@ DOOR_FN bool door_ask(Door door, unsigned int op, unsigned int handle, unsigned 
             taken = door_see(door.control + DOOR_CONSUMED);
             door.counters[DOOR_C_TAKEN] = taken;
             number = door.counters[DOOR_C_REQUESTS];
-            // `taken` may be newer than `number`; then another work item is ahead.
+            // `taken` may be newer than `number` if another work item was faster.
             if (number - taken >= door.ring && (int)(number - taken) > 0) return false;
             if (number - taken >= door.ring) continue;
         }
@@ -268,7 +268,7 @@ DOOR_FN bool door_ask(Door door, unsigned int op, unsigned int handle, unsigned 
     return true;
 }
 
-// Takes a handle and asks for it.
+// Takes a handle and sends a request for it.
 DOOR_FN unsigned int door_begin(Door door, unsigned int op, unsigned int file, DOOR_LONG offset, DOOR_LONG length,
     unsigned int piece) {
     unsigned int handle = door_claim(door, file + (unsigned int)offset / 4096u);
@@ -278,23 +278,23 @@ DOOR_FN unsigned int door_begin(Door door, unsigned int op, unsigned int file, D
     return DOOR_RING_FULL;
 }
 
-// Asks for `length` bytes of a file from byte `offset` on.
+// Requests `length` bytes of a file from byte `offset` on.
 DOOR_FN unsigned int door_read(Door door, unsigned int file, DOOR_LONG offset, unsigned int length) {
     return door_begin(door, DOOR_READ, file, offset, length, 0u);
 }
 
-// Asks for `length` bytes of a file from byte `offset` on, in pieces of `piece` bytes, of which a few are there at once.
+// Requests `length` bytes of a file from byte `offset` on, in pieces of `piece` bytes, a few at a time.
 DOOR_FN unsigned int door_stream(Door door, unsigned int file, DOOR_LONG offset, DOOR_LONG length, unsigned int piece) {
     return door_begin(door, DOOR_STREAM, file, offset, length, piece);
 }
 
-// Asks for room for `length` bytes that are to be written to a file from byte `offset` on. When the handle is ready, the
-// kernel fills door_content and calls door_commit.
+// Requests room for `length` bytes to write to a file from byte `offset` on. When the handle is ready, the kernel fills
+// door_content and calls door_commit.
 DOOR_FN unsigned int door_write(Door door, unsigned int file, DOOR_LONG offset, unsigned int length) {
     return door_begin(door, DOOR_WRITE, file, offset, length, 0u);
 }
 
-// Asks for a file by its path, of `length` bytes, relative to one of the folders that the host allowed. When the handle is
+// Opens a file by its path, of `length` bytes, relative to one of the folders that the host allowed. When the handle is
 // ready, door_file is the file's number and door_total its length.
 DOOR_FN unsigned int door_open(Door door, const DOOR_GLOBAL unsigned char *path, unsigned int length, unsigned int mode) {
     unsigned int handle = door_claim(door, length);
@@ -311,7 +311,7 @@ DOOR_FN unsigned int door_open(Door door, const DOOR_GLOBAL unsigned char *path,
     return DOOR_RING_FULL;
 }
 
-// The state of a handle. What the host wrote before it set the state can be used afterwards.
+// The state of a handle. All that the host wrote before it set the state is visible afterwards.
 DOOR_FN unsigned int door_status(Door door, unsigned int handle) {
     unsigned int status = door_see(door_entry(door, handle) + DOOR_H_STATUS);
     if (status == DOOR_SHUT) return DOOR_ERROR;
@@ -330,49 +330,49 @@ DOOR_FN unsigned int door_error(Door door, unsigned int handle) {
     return status == DOOR_SHUT ? DOOR_FAILED : door_word(door, handle, DOOR_H_ERROR);
 }
 
-// Bytes that are there, or that there is room for.
+// The number of bytes loaded, or of the room to write to.
 DOOR_FN DOOR_LONG door_bytes(Door door, unsigned int handle) { return door_long(door, handle, DOOR_H_BYTES); }
 // Length of the file or of the stream in bytes.
 DOOR_FN DOOR_LONG door_total(Door door, unsigned int handle) { return door_long(door, handle, DOOR_H_TOTAL); }
-// The number of a file that was opened.
+// The number of the opened file.
 DOOR_FN unsigned int door_file(Door door, unsigned int handle) { return door_word(door, handle, DOOR_H_FILE); }
 
-// The contents of a handle that is ready. They begin at a multiple of 256 bytes.
+// The contents of a ready handle. They begin at a multiple of 256 bytes.
 DOOR_FN DOOR_BYTES door_content(Door door, unsigned int handle) {
     DOOR_BYTES pool = door_word(door, handle, DOOR_H_POOL) != 0u ? door.device : door.host;
     return pool + door_long(door, handle, DOOR_H_PLACE);
 }
 
-// How many pieces of a stream have been loaded so far.
+// The number of pieces of a stream loaded so far.
 DOOR_FN unsigned int door_pieces(Door door, unsigned int handle) {
     return door_see(door_entry(door, handle) + DOOR_H_PIECES);
 }
 
-// Piece `number` of a stream, which has been loaded and not been given up. All but the last one are as long as
+// Piece `number` of a stream, which has been loaded and not yet released. All but the last are as long as
 // door_piece_bytes.
 DOOR_FN DOOR_BYTES door_piece(Door door, unsigned int handle, unsigned int number) {
     unsigned int slot = number % door_word(door, handle, DOOR_H_WINDOW);
     return door_content(door, handle) + (DOOR_LONG)slot * door_word(door, handle, DOOR_H_PIECE);
 }
 
-// Gives up the oldest piece of a stream, whose place another one takes. False if the ring is full: then try again later.
+// Releases the oldest piece of a stream, to make room for another. False if the ring is full: then try again later.
 DOOR_FN bool door_next(Door door, unsigned int handle) {
     return door_ask(door, DOOR_NEXT, handle, 0u, 0, 0, 0u, 0u);
 }
 
-// Writes what the kernel has put into door_content to the file. The state is DOOR_LOADING until it is written, and then
-// DOOR_READY without contents. False if the ring is full: then try again later.
+// Writes the bytes that the kernel has put into door_content to the file. The state is DOOR_LOADING until they are
+// written, then DOOR_READY without contents. False if the ring is full: then try again later.
 DOOR_FN bool door_commit(Door door, unsigned int handle) {
     DOOR_WORDS status = door_entry(door, handle) + DOOR_H_STATUS;
     unsigned int generation = handle >> 10;
-    // The host changes the state only after it has been asked.
+    // The host changes the state only after it gets the request.
     *status = generation << 3 | DOOR_LOADING;
     if (door_ask(door, DOOR_COMMIT, handle, 0u, 0, 0, 0u, 0u)) return true;
     *status = generation << 3 | DOOR_READY;
     return false;
 }
 
-// Gives a handle back, with its contents, whatever its state. This always succeeds.
+// Gives back a handle in any state, with its contents. This always succeeds.
 DOOR_FN void door_close(Door door, unsigned int handle) {
     door_tell(door_entry(door, handle) + DOOR_H_CLOSED, handle >> 10);
     door_release(door, handle);

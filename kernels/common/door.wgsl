@@ -1,8 +1,8 @@
-// The door: how a running kernel asks for parts of files. A thread of the host reads the requests and answers them.
+// The door, through which a running kernel requests parts of files. A host thread reads the requests and answers them.
 //
-// The functions are those of door.cl, which says how to use them. This file needs no other, so that it can go before a
-// caller's own kernels; the first three bindings of group 0 are the door's. Contents are words of door_host, and
-// door_content tells where they begin.
+// The functions are those of door.cl, which explains their use. This file needs no other file, so callers can put it
+// before their own kernels. The first three bindings of group 0 belong to the door. Contents are words of door_host,
+// beginning at door_content.
 //
 //     let handle = door_read(file, vec2(offset, 0u), bytes);
 //     if door_is_handle(handle) {
@@ -12,11 +12,11 @@
 //     }
 //
 // WGSL's atomic operations are not ordered, and its barriers are for whole workgroups. So:
-// - What the host reads in an order is written by exchanges: when their results are there, so are their words, and what
-//   comes next is made from the results (`door_after`).
-// - A work item that has seen the status is the first to know of the contents. The others learn of it behind a barrier,
-//   storageBarrier() and workgroupBarrier(), and there is one before the handle is closed, or a write committed.
-// - Contents have been other ones before, so they are loaded by atomic operations, which no cache answers.
+// - Words that the host reads in an order are written by exchanges: once their results are known, the words are
+//   written, and later words depend on the results (`door_after`).
+// - Only the work item that saw the status may use the contents at once. The others use them after a barrier,
+//   storageBarrier() and workgroupBarrier(). Another barrier goes before closing the handle or committing a write.
+// - The memory may have held other contents before, so contents are loaded by atomic operations, which bypass caches.
 //
 // A number of 64 bits is a vector of its low and its high word.
 
@@ -24,7 +24,7 @@
 @group(0) @binding(1) var<storage, read_write> door_counters: array<atomic<u32>>;
 @group(0) @binding(2) var<storage, read_write> door_host: array<atomic<u32>>;
 
-// Words of the control memory. The ring follows the header; the handles follow the ring, and the paths the handles.
+// Words of the control memory: the header, then the ring, the handles and the paths.
 const DOOR_VERSION = 0u;
 const DOOR_RING = 1u;
 const DOOR_ZERO = 2u;
@@ -57,14 +57,14 @@ const DOOR_H_WINDOW = 11u;
 const DOOR_H_PIECES = 12u;
 const DOOR_H_CLOSED = 15u;
 
-// Words of the counters: of requests, and of those that the host is known to have taken; a bit for each handle in use; how
-// often each handle has been in use.
+// Words of the counters: requests made; requests that the host had taken when last checked; a bit for each handle in
+// use; the number of uses of each handle.
 const DOOR_C_REQUESTS = 0u;
 const DOOR_C_TAKEN = 1u;
 const DOOR_C_USED = 32u;
 const DOOR_C_GENERATION = 64u;
 
-// What a request asks for.
+// The operation of a request.
 const DOOR_OPEN = 1u;
 const DOOR_READ = 2u;
 const DOOR_STREAM = 3u;
@@ -73,7 +73,7 @@ const DOOR_WRITE = 5u;
 const DOOR_COMMIT = 6u;
 const DOOR_NOTHING = 7u;
 
-// How a file is opened: its own bytes; the contents of an archive; to write, and made if it is not there.
+// How to open a file: its own bytes; the contents of an archive; for writing, created if it does not exist.
 const DOOR_PLAIN = 0u;
 const DOOR_CONTENTS = 1u;
 const DOOR_WRITABLE = 2u;
@@ -87,8 +87,8 @@ const DOOR_CLOSED = 4u;
 // The status of every handle once the host has shut the door.
 const DOOR_SHUT = 0xffffffffu;
 
-// Why a request failed. No error; no room, so ask again later; not permitted; no such file; not within the contents; the
-// file is not the one that was opened; anything else.
+// Why a request failed: no error; no room, so try again later; not permitted; no such file; outside the contents; the
+// file has changed since it was opened; any other reason.
 const DOOR_NO_ERROR = 0u;
 const DOOR_FULL = 1u;
 const DOOR_REFUSED = 2u;
@@ -97,16 +97,16 @@ const DOOR_RANGE = 4u;
 const DOOR_CHANGED = 5u;
 const DOOR_FAILED = 6u;
 
-// Instead of a handle: the table or the ring is full.
+// Returned in place of a handle: the table of handles or the ring is full.
 const DOOR_TABLE_FULL = 0xffffffffu;
 const DOOR_RING_FULL = 0xfffffffeu;
 
-// How often a work item tries to be the next before it reports a full table or a full ring.
+// How often a work item competes with others before it reports a full table or ring.
 const DOOR_TRIES = 4096u;
 
 // ---- Order -----------------------------------------------------------------------------------------------------------
 
-// `value`, once `results` are there. No compiler knows that the word it loads is always 0.
+// `value`, once `results` are known. The loaded word is always 0, which no compiler knows.
 fn door_after(value: u32, results: u32) -> u32 {
     return value + (results & atomicLoad(&door_control[DOOR_ZERO]));
 }
@@ -123,7 +123,7 @@ fn door_ring() -> u32 {
     return atomicLoad(&door_control[DOOR_RING]);
 }
 
-// Whether a request was made; otherwise the value says what is full.
+// Whether the value is a handle. If not, it says what is full.
 fn door_is_handle(handle: u32) -> bool {
     return handle < DOOR_RING_FULL;
 }
@@ -132,7 +132,7 @@ fn door_entry(handle: u32) -> u32 {
     return DOOR_HEADER + (door_ring() + (handle & (DOOR_HANDLES - 1u))) * DOOR_ENTRY;
 }
 
-// The handle of this number, which the caller has just taken, in its next use.
+// The handle for the next use of this number, which the caller has just taken.
 fn door_use(number: u32) -> u32 {
     var generation = 0u;
     while generation == 0u || generation == 0x3fffffu {
@@ -141,7 +141,7 @@ fn door_use(number: u32) -> u32 {
     return (generation << 10u) | number;
 }
 
-// Takes a handle that is free, `first` or another: its number in the lowest 10 bits, and above how often it has been in use.
+// Takes a free handle, `first` if possible. Its lowest 10 bits are its number, and the upper bits count its uses.
 fn door_claim(first: u32) -> u32 {
     let number = first & (DOOR_HANDLES - 1u);
     var bit = 1u << (number & 31u);
@@ -171,7 +171,7 @@ fn door_release(handle: u32, results: u32) {
     atomicAnd(&door_counters[DOOR_C_USED + number / 32u], door_after(~(1u << (number & 31u)), results));
 }
 
-// Puts a request into the ring; false if that is full.
+// Puts a request into the ring; false if the ring is full.
 fn door_ask(op: u32, handle: u32, file: u32, offset: vec2<u32>, length: vec2<u32>, piece: u32, path: u32, results: u32) -> bool {
     let ring = door_ring();
     var number = 0u;
@@ -183,7 +183,7 @@ fn door_ask(op: u32, handle: u32, file: u32, offset: vec2<u32>, length: vec2<u32
             taken = atomicLoad(&door_control[DOOR_CONSUMED]);
             atomicStore(&door_counters[DOOR_C_TAKEN], taken);
             number = atomicLoad(&door_counters[DOOR_C_REQUESTS]);
-            // `taken` may be newer than `number`; then another work item is ahead.
+            // `taken` may be newer than `number` if another work item was faster.
             if number - taken >= ring && i32(number - taken) > 0 {
                 return false;
             }
@@ -211,7 +211,7 @@ fn door_ask(op: u32, handle: u32, file: u32, offset: vec2<u32>, length: vec2<u32
     return true;
 }
 
-// Takes a handle and asks for it.
+// Takes a handle and sends a request for it.
 fn door_begin(op: u32, file: u32, offset: vec2<u32>, length: vec2<u32>, piece: u32) -> u32 {
     let handle = door_claim(file + offset.x / 4096u);
     if handle == DOOR_TABLE_FULL {
@@ -224,32 +224,33 @@ fn door_begin(op: u32, file: u32, offset: vec2<u32>, length: vec2<u32>, piece: u
     return DOOR_RING_FULL;
 }
 
-// Asks for `length` bytes of a file from byte `offset` on.
+// Requests `length` bytes of a file from byte `offset` on.
 fn door_read(file: u32, offset: vec2<u32>, length: u32) -> u32 {
     return door_begin(DOOR_READ, file, offset, vec2(length, 0u), 0u);
 }
 
-// Asks for `length` bytes of a file from byte `offset` on, in pieces of `piece` bytes, of which a few are there at once.
+// Requests `length` bytes of a file from byte `offset` on, in pieces of `piece` bytes, a few at a time.
 fn door_stream(file: u32, offset: vec2<u32>, length: vec2<u32>, piece: u32) -> u32 {
     return door_begin(DOOR_STREAM, file, offset, length, piece);
 }
 
-// Asks for room for `length` bytes that are to be written to a file from byte `offset` on. When the handle is ready, the
-// kernel fills the words from door_content on, by atomicStore, and calls door_commit behind a barrier.
+// Requests room for `length` bytes to write to a file from byte `offset` on. When the handle is ready, the kernel fills
+// the words from door_content on, by atomicStore, and calls door_commit behind a barrier.
 fn door_write(file: u32, offset: vec2<u32>, length: u32) -> u32 {
     return door_begin(DOOR_WRITE, file, offset, vec2(length, 0u), 0u);
 }
 
-// Opening a file by its path, relative to one of the folders that the host allowed, takes three steps: door_claim takes a
-// handle, door_path writes the path's bytes, four in a word, and door_open asks. When the handle is ready, door_file is the
-// file's number and door_total its length. The result of all calls of door_path, joined by |, goes to door_open.
+// Opening a file by its path, relative to one of the folders that the host allowed, takes three steps: door_claim takes
+// a handle, door_path writes the path's bytes, four in a word, and door_open sends the request. When the handle is
+// ready, door_file is the file's number and door_total its length. The result of all calls of door_path, joined by |,
+// goes to door_open.
 fn door_path(handle: u32, word: u32, bytes: u32) -> u32 {
     let paths = DOOR_HEADER + (door_ring() + DOOR_HANDLES) * DOOR_ENTRY;
     return door_put(paths + (handle & (DOOR_HANDLES - 1u)) * DOOR_PATH + min(word, DOOR_PATH - 1u), bytes);
 }
 
-// Asks for the file whose path, of `length` bytes, has been written for `handle`; false, and the handle is free, if the ring
-// is full.
+// Opens the file whose path, of `length` bytes, has been written for `handle`. If the ring is full, frees the handle
+// and returns false.
 fn door_open(handle: u32, length: u32, mode: u32, results: u32) -> bool {
     if door_ask(DOOR_OPEN, handle, mode, vec2(0u), vec2(0u), 0u, length, results) {
         return true;
@@ -280,7 +281,7 @@ fn door_error(handle: u32) -> u32 {
     return select(door_word(handle, DOOR_H_ERROR), DOOR_FAILED, door_word(handle, DOOR_H_STATUS) == DOOR_SHUT);
 }
 
-// Bytes that are there, or that there is room for.
+// The number of bytes loaded, or of the room to write to.
 fn door_bytes(handle: u32) -> vec2<u32> {
     return door_long(handle, DOOR_H_BYTES);
 }
@@ -290,12 +291,12 @@ fn door_total(handle: u32) -> vec2<u32> {
     return door_long(handle, DOOR_H_TOTAL);
 }
 
-// The number of a file that was opened.
+// The number of the opened file.
 fn door_file(handle: u32) -> u32 {
     return door_word(handle, DOOR_H_FILE);
 }
 
-// The word of door_host at which the contents of a handle begin that is ready: a multiple of 64.
+// The first word of a ready handle's contents in door_host: a multiple of 64.
 fn door_content(handle: u32) -> u32 {
     let place = door_long(handle, DOOR_H_PLACE);
     return (place.x >> 2u) | (place.y << 30u);
@@ -306,28 +307,28 @@ fn door_byte(content: u32, i: u32) -> u32 {
     return (atomicLoad(&door_host[content + i / 4u]) >> (i % 4u * 8u)) & 255u;
 }
 
-// How many pieces of a stream have been loaded so far.
+// The number of pieces of a stream loaded so far.
 fn door_pieces(handle: u32) -> u32 {
     return door_word(handle, DOOR_H_PIECES);
 }
 
-// Where piece `number` of a stream begins, which has been loaded and not been given up.
+// The first word of piece `number` of a stream, which has been loaded and not yet released.
 fn door_piece(handle: u32, number: u32) -> u32 {
     let slot = number % max(door_word(handle, DOOR_H_WINDOW), 1u);
     return door_content(handle) + slot * (door_word(handle, DOOR_H_PIECE) / 4u);
 }
 
-// Gives up the oldest piece of a stream, whose place another one takes. False if the ring is full: then try again later.
+// Releases the oldest piece of a stream, to make room for another. False if the ring is full: then try again later.
 fn door_next(handle: u32) -> bool {
     return door_ask(DOOR_NEXT, handle, 0u, vec2(0u), vec2(0u), 0u, 0u, 0u);
 }
 
-// Writes what the kernel has put into door_host to the file. The state is DOOR_LOADING until it is written, and then
-// DOOR_READY without contents. False if the ring is full: then try again later.
+// Writes the bytes that the kernel has put into door_host to the file. The state is DOOR_LOADING until they are
+// written, then DOOR_READY without contents. False if the ring is full: then try again later.
 fn door_commit(handle: u32) -> bool {
     let status = door_entry(handle) + DOOR_H_STATUS;
     let generation = (handle >> 10u) << 3u;
-    // The host changes the state only after it has been asked.
+    // The host changes the state only after it gets the request.
     let before = door_put(status, generation | DOOR_LOADING);
     if door_ask(DOOR_COMMIT, handle, 0u, vec2(0u), vec2(0u), 0u, 0u, before) {
         return true;
@@ -336,7 +337,7 @@ fn door_commit(handle: u32) -> bool {
     return false;
 }
 
-// Gives a handle back, with its contents, whatever its state. This always succeeds.
+// Gives back a handle in any state, with its contents. This always succeeds.
 fn door_close(handle: u32) {
     let before = door_put(door_entry(handle) + DOOR_H_CLOSED, handle >> 10u);
     door_release(handle, before);

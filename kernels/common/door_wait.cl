@@ -1,8 +1,8 @@
-// Waits at a door.
+// Waits for a handle of a door.
 //
 // @pz_import door
 
-// Looks until the handle is no longer loading, at most `looks` times.
+// Polls until the handle is no longer loading, at most `looks` times.
 inline uint door_wait(Door door, uint handle, uint looks) {
     uint status = DOOR_LOADING;
     for (uint i = 0u; i < looks && status == DOOR_LOADING; i++) {

@@ -1,11 +1,11 @@
-// Waits at a door.
+// Waits for a handle of a door.
 //
 // @pz_import door
 
 // @pz_if LIMITED_LOOPS
 
-// The driver ends the loops of a work item after 65,535 turns in all, so each turn has to take time: some microseconds, in
-// which a chain of divisions is computed, without a loop.
+// The driver ends the loops of a work item after 65,535 iterations in all, so each iteration must take some
+// microseconds. A chain of divisions, without a loop, fills them.
 
 fn door_divide(v: u32, by: u32) -> u32 {
     var x = v;
@@ -29,7 +29,7 @@ fn door_pause() {
     let by = atomicLoad(&door_control[DOOR_ZERO]) | 3u;
     let x = door_divide_more(door_divide_more(door_divide_more(door_divide_more(0x9e3779b9u, by), by), by), by);
     let y = door_divide_more(door_divide_more(door_divide_more(door_divide_more(x, by), by), by), by);
-    // This is never so, and no compiler knows.
+    // Never true, which no compiler knows.
     if y == 0u {
         atomicOr(&door_counters[DOOR_C_TAKEN], 0u);
     }
@@ -37,12 +37,12 @@ fn door_pause() {
 
 // @pz_else
 
-// A look takes long enough.
+// Polling itself takes long enough.
 fn door_pause() {}
 
 // @pz_end
 
-// Looks until the handle is no longer loading, at most `looks` times.
+// Polls until the handle is no longer loading, at most `looks` times.
 fn door_wait(handle: u32, looks: u32) -> u32 {
     var status = DOOR_LOADING;
     for (var i = 0u; i < looks && status == DOOR_LOADING; i++) {
@@ -54,7 +54,7 @@ fn door_wait(handle: u32, looks: u32) -> u32 {
     return status;
 }
 
-// What the host or work items have written before is there behind it for the whole workgroup.
+// After it, the whole workgroup sees earlier writes of the host and of work items.
 fn door_barrier() {
     storageBarrier();
     workgroupBarrier();

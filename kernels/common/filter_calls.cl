@@ -1,17 +1,17 @@
-// Changes the numbers in calls of programs: from distances to places, or back.
+// Changes the targets in calls of programs from distances to absolute places, or back.
 //
 // @pz_import filter
 
-// Bytes of a page. Nothing in a page depends on others.
+// Bytes of a page. Pages are independent of each other.
 #define CALLS_PAGE 1024u
 
-// Adds `by` to a number, or takes it away.
+// Adds `by` to a number, or subtracts it.
 inline uint moved_number(uint number, uint by, bool forward) {
     return forward ? number + by : number - by;
 }
 
-// Changes the 16 bytes at `at` of a unit, of whose page bytes before `end` exist: `words`, of which the fifth is the first
-// after them. `busy` is how many of the next bytes belong to an instruction before them.
+// Changes the 16 bytes at `at` of a unit, whose page ends at `end`. `words` holds them and, fifth, the next word.
+// `busy` is how many of the next bytes belong to an earlier instruction.
 inline void change_calls(uint *words, uint *busy, uint at, uint end, uint word, bool forward) {
     bool is_arm = FILTER_WIDTH(word) == 4;
     #pragma unroll
@@ -34,13 +34,13 @@ inline void change_calls(uint *words, uint *busy, uint at, uint end, uint word, 
             *busy -= is_free ? 0 : 1;
             if (!is_free || (words[k] >> shift & 254) != 0xe8) continue;
             if ((sign + 1 & 255) > 1 || place > end) {
-                // A change to one of the next three bytes could make it look like an instruction.
+                // Skip three bytes: if the filter changed one of them, it might look like an instruction.
                 *busy = 3;
                 continue;
             }
             uint high = b == 3 ? words[k + 1] : words[k + 1] << (24 - shift);
             uint low = b == 3 ? 0 : words[k] >> (shift + 8);
-            // The sign is in all bits from the 24th on.
+            // The sign fills all bits from the 24th on.
             uint number = (uint)((int)(moved_number(low | high, place, forward) << 7) >> 7);
             if (b == 3) {
                 words[k + 1] = number;

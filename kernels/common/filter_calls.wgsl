@@ -1,23 +1,23 @@
-// Changes the numbers in calls of programs: from distances to places, or back.
+// Changes the targets in calls of programs from distances to absolute places, or back.
 //
 // @pz_import filter
 
-// Bytes of a page. Nothing in a page depends on others.
+// Bytes of a page. Pages are independent of each other.
 const CALLS_PAGE = 1024u;
 
-// Some bytes of a page: four words, and the first after them.
+// Four words of a page, and the next one.
 struct Calls {
     words: array<u32, 5>,
-    // How many of the next bytes belong to an instruction before them.
+    // How many of the next bytes belong to an earlier instruction.
     busy: u32,
 }
 
-// Adds `by` to a number, or takes it away.
+// Adds `by` to a number, or subtracts it.
 fn moved_number(number: u32, by: u32, forward: bool) -> u32 {
     return select(number - by, number + by, forward);
 }
 
-// Changes the 16 bytes at `at` of a unit, of whose page bytes before `end` exist.
+// Changes the 16 bytes at `at` of a unit, whose page ends at `end`.
 fn change_calls(c: ptr<function, Calls>, at: u32, end: u32, word: u32, forward: bool) {
     let is_arm = filter_width(word) == 4u;
     for (var k = 0u; k < 4u; k++) {
@@ -49,7 +49,7 @@ fn change_calls(c: ptr<function, Calls>, at: u32, end: u32, word: u32, forward: 
                 continue;
             }
             if ((sign + 1u) & 255u) > 1u || place > end {
-                // A change to one of the next three bytes could make it look like an instruction.
+                // Skip three bytes: if the filter changed one of them, it might look like an instruction.
                 (*c).busy = 3u;
                 continue;
             }
@@ -57,7 +57,7 @@ fn change_calls(c: ptr<function, Calls>, at: u32, end: u32, word: u32, forward: 
             if b < 3u {
                 number = (first >> (shift + 8u)) | (second << (24u - shift));
             }
-            // The sign is in all bits from the 24th on.
+            // The sign fills all bits from the 24th on.
             number = bitcast<u32>(bitcast<i32>(moved_number(number, place, forward) << 7u) >> 7u);
             if b < 3u {
                 let kept = 0xffffffffu << (shift + 8u);

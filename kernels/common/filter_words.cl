@@ -1,4 +1,4 @@
-// Undoes the filters that change each element by itself, zigzag and rotation; zigzag also where it comes after differences.
+// Undoes the filters that change each element by itself: rotation and zigzag, including zigzag after differences.
 //
 // @pz_import filter
 
@@ -10,7 +10,7 @@ inline bool changes_words(uint word) {
     return undoes_zigzag(word) || FILTER_ID(word) == FILTER_ROTATE;
 }
 
-// Whether the step that moves elements back also undoes the stage after it, `word`: elements are then in registers.
+// Whether the kernel that undoes the transposition `moved` also undoes stage `word`, while elements are in registers.
 inline bool is_undone_while_moving(uint moved, uint word) {
     return FILTER_ID(moved) == FILTER_TRANSPOSE && changes_words(word) && FILTER_BYTES(moved) == FILTER_WIDTH(word);
 }
@@ -20,7 +20,7 @@ inline ulong undone_long(bool is_zigzag, uint low, uint high, uint by) {
     return is_zigzag ? (v >> 1) ^ ((ulong)0 - (v & 1)) : v >> by | v << (64 - by & 63);
 }
 
-// The elements of 16 bytes, of which `valid` exist: what is left of the last element stays as it is.
+// The undone elements of 16 bytes, of which the first `valid` exist. An incomplete last element stays as it is.
 inline uint4 undone_words(uint word, uint4 v, uint valid) {
     bool is_zigzag = undoes_zigzag(word);
     uint width = FILTER_WIDTH(word), bits = 8 * width, by = FILTER_PARAMETER(word) & (bits - 1);

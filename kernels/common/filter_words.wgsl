@@ -1,4 +1,4 @@
-// Undoes the filters that change each element by itself, zigzag and rotation; zigzag also where it comes after differences.
+// Undoes the filters that change each element by itself: rotation and zigzag, including zigzag after differences.
 //
 // @pz_import filter
 
@@ -10,7 +10,7 @@ fn changes_words(word: u32) -> bool {
     return undoes_zigzag(word) || filter_id(word) == FILTER_ROTATE;
 }
 
-// Whether the step that moves elements back also undoes the stage after it, `word`: elements are then in registers.
+// Whether the kernel that undoes the transposition `moved` also undoes stage `word`, while elements are in registers.
 fn is_undone_while_moving(moved: u32, word: u32) -> bool {
     return filter_id(moved) == FILTER_TRANSPOSE && changes_words(word) && filter_bytes(moved) == filter_width(word);
 }
@@ -29,7 +29,7 @@ fn undone_long(is_zigzag: bool, v: vec2<u32>, by: u32) -> vec2<u32> {
     return (turned >> vec2<u32>(rest)) | (turned.yx << vec2<u32>(32u - rest));
 }
 
-// The elements of 16 bytes, of which `valid` exist: what is left of the last element stays as it is.
+// The undone elements of 16 bytes, of which the first `valid` exist. An incomplete last element stays as it is.
 fn undone_words(word: u32, v: vec4<u32>, valid: u32) -> vec4<u32> {
     let is_zigzag = undoes_zigzag(word);
     let width = filter_width(word);

@@ -28,7 +28,7 @@ INLINE uint shift_pair_left(uint high, uint low, uint by) {
     return r;
 }
 
-// Words that no work item writes while the kernel runs.
+// Loads words that no work item writes while the kernel runs.
 INLINE uint2 load_constant2(__global const uint2 *p) {
     uint2 r;
     asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(r.x), "=r"(r.y) : "l"((ulong)p));
@@ -80,14 +80,14 @@ INLINE uint pack_halves(uint a, uint b) {
 #define RING 128u
 
 typedef struct {
-    uint high, low;             // the next 64 bits, the first on top; those that are not held are 0
+    uint high, low;             // the next 64 bits, the first on top; bits that are not held are 0
     uint held;                  // number of bits
     uint before;                // mask of the lanes before this one
     uint taken;                 // index of the next word that a lane takes; uniform
     uint limit;                 // when `taken` is here, the ring has room for 64 words; uniform
     uint end;                   // index after the last word
-    __global const uint2 *next; // what this lane loads next
-    uint2 staged;               // what it has loaded and not yet put in the ring
+    __global const uint2 *next; // the next load of this lane
+    uint2 staged;               // loaded and not yet put in the ring
     __local uint *ring;
 } Lanes;
 
@@ -159,7 +159,7 @@ INLINE void lanes_refill(Team t, Lanes *s) {
     lanes_refill_if(t, s, true);
 }
 
-// Takes `count` bits, at most 31, that were looked at in `high`.
+// Takes `count` bits, at most 31, after a look at `high`.
 INLINE void lanes_skip(Lanes *s, uint count) {
     s->high = shift_pair_left(s->high, s->low, count);
     s->low = shift_left(s->low, count);

@@ -7,14 +7,14 @@
 const RING: u32 = 128u;
 var<workgroup> ring: array<u32, TEAMS * RING>; // a ring for each team
 
-var<private> in_high: u32;         // the next 64 bits, the first on top; those that are not held are 0
+var<private> in_high: u32;         // the next 64 bits, the first on top; bits that are not held are 0
 var<private> in_low: u32;
 var<private> in_held: u32;         // number of bits
 var<private> in_taken: u32;        // index of the next word that a lane takes
 var<private> in_limit: u32;        // when `in_taken` is here, the ring has room for 64 words
 var<private> in_end: u32;          // number of words
 var<private> in_first: u32;        // the first word in `payload`
-var<private> in_staged: vec2<u32>; // what this lane has loaded and not yet put in the ring
+var<private> in_staged: vec2<u32>; // loaded and not yet put in the ring
 
 // A word of the stream; 0 from the end on.
 fn lanes_word(index: u32) -> u32 {
@@ -43,8 +43,8 @@ fn lanes_start(first: u32, count: u32) {
 // The word that this lane takes if it needs one. All lanes call this once a row.
 fn lanes_next_word(need: bool) -> u32 {
     let takers = team_ballot(need);
-    // The ordering by the ballot is enough: the words that this replaces were taken before it, and the new words are
-    // not taken in this row.
+    // The ballot's ordering is enough: the words that this replaces were taken before it, and the new words are not
+    // taken in this row.
     if in_taken >= in_limit {
         let slot = team_index * RING + ((in_limit - 64u) & (RING - 1u));
         ring[slot + lane] = in_staged.x;
@@ -71,7 +71,7 @@ fn lanes_refill() {
     lanes_refill_if(true);
 }
 
-// Takes `count` bits, at most 31, that were looked at in `in_high`.
+// Takes `count` bits, at most 31, after a look at `in_high`.
 fn lanes_skip(count: u32) {
     in_high = in_high << count | (in_low >> 1u) >> (31u - count);
     in_low <<= count;

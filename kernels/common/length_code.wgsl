@@ -57,7 +57,7 @@ fn length_code_build(index: u32) {
     }
 }
 
-// What the first of 32 bits mean in a code: `length << 3 | bits`.
+// The entry for the first of 32 bits in a code: `length << 3 | bits`.
 fn length_code_entry(code: u32, bits: u32) -> u32 {
     let place = code * 128u + (bits >> 25u);
     return (atomicLoad(&length_codes[place >> 2u]) >> (8u * (place & 3u))) & 255u;

@@ -1,19 +1,20 @@
 // The layout of `lz77_chunks`: for each block a head, then a descriptor for each chunk, each of four words.
 #define CHUNK_WORDS 4u
 
-// Of the head: number of chunks, 0 if the block is rejected; chunk_log, window_log and group_log in a byte each; length
-// of the block.
+// Words of the head: number of chunks, 0 if the block is rejected; chunk_log, window_log and group_log in a byte each;
+// length of the block.
 #define BLOCK_CHUNKS 0u
 #define BLOCK_LOGS 1u
 #define BLOCK_LEN 2u
 
-// Of a chunk: index of its record's first word in `payload`, number of its words, of its literals and sequences.
+// Words of a chunk's descriptor: index of its record's first word in `payload`, number of its words, of its literals
+// and sequences.
 #define CHUNK_START 0u
 #define CHUNK_RECORD 1u
 #define CHUNK_LITERALS 2u
 #define CHUNK_SEQUENCES 3u
 
-// What `lz77_tables` holds of a group: a head of eight words, then the tables of literals, tokens and offsets. The
+// The layout of a group in `lz77_tables`: a head of eight words, then the tables of literals, tokens and offsets. The
 // table of a prefix code is indexed by the next 10 bits (offsets: 8) with entries of 16 bits, `symbol | bits << 8`.
 // Where streams may be FSE coded, entries have 32 bits, `symbol | bits << 8 | base << 16`, and there is room for the
 // largest tables. Where chunks have only literals (LITERALS), entries are `bits | symbol << 8 | next << 20`: with FSE,

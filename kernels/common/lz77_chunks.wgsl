@@ -1,19 +1,20 @@
 // The layout of `lz77_chunks`: for each block a head, then a descriptor for each chunk, each of four words.
 const CHUNK_WORDS: u32 = 4u;
 
-// Of the head: number of chunks, 0 if the block is rejected; chunk_log, window_log and group_log in a byte each; length
-// of the block.
+// Words of the head: number of chunks, 0 if the block is rejected; chunk_log, window_log and group_log in a byte each;
+// length of the block.
 const BLOCK_CHUNKS: u32 = 0u;
 const BLOCK_LOGS: u32 = 1u;
 const BLOCK_LEN: u32 = 2u;
 
-// Of a chunk: index of its record's first word in `payload`, number of its words, of its literals and sequences.
+// Words of a chunk's descriptor: index of its record's first word in `payload`, number of its words, of its literals
+// and sequences.
 const CHUNK_START: u32 = 0u;
 const CHUNK_RECORD: u32 = 1u;
 const CHUNK_LITERALS: u32 = 2u;
 const CHUNK_SEQUENCES: u32 = 3u;
 
-// What `lz77_tables` holds of a group: a head of eight words, then the tables of literals, tokens and offsets. The
+// The layout of a group in `lz77_tables`: a head of eight words, then the tables of literals, tokens and offsets. The
 // table of a prefix code is indexed by the next 10 bits (offsets: 8) with entries of 16 bits, `symbol | bits << 8`.
 // Where streams may be FSE coded, there is room for the largest tables, and each is in two parts: 16 bits of each
 // entry, `bits | base << 4`, then its symbol, 8 bits. Where chunks have only literals (LITERALS), entries are `bits |

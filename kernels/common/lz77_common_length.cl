@@ -6,7 +6,7 @@
 inline uint common_length(__global const uint *contents, uint words, uint pos, uint offset) {
     uint a = pos >> 2, b = (pos - offset) >> 2, n = 0;
     uint shift_a = (pos & 3u) * 8u, shift_b = ((pos - offset) & 3u) * 8u;
-    // Each word once.
+    // Reads each word once.
     uint x[COMPARED + 1], y[COMPARED + 1];
     if (a + COMPARED < words) {
 #pragma unroll

@@ -4,7 +4,7 @@
 // The number of equal bytes at `p` and `offset` before it, at most 4 * COMPARED. Bytes after the slot have any value.
 fn common_length(p: u32, offset: u32) -> u32 {
     let q = p - offset;
-    // Each word once.
+    // Reads each word once.
     let word = vec2(p >> 2u, q >> 2u);
     let most = vec2(block_words - 1u);
     let shift_p = (p & 3u) * 8u;

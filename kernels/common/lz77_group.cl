@@ -1,7 +1,7 @@
-// Shared by the kernels that choose the models of groups: which model a team has, its counts, and its description.
+// Shared by the kernels that choose the models of groups: the model of each team, its counts, and its description.
 #define DESCRIPTION_WORDS (MODEL_CODES - MODEL_DESCRIPTION)
 
-#define ROUNDS 8u  // A lane has symbols lane, lane + 32, and so on.
+#define ROUNDS 8u  // Each lane handles symbols lane, lane + 32, and so on.
 #if TEAM_PTX
 #define EACH(k) for (uint k = 0; k < ROUNDS; k++)
 #else
@@ -41,7 +41,7 @@ __constant ushort LENGTH_CODES[25 * 13] = {
     18, 999, 1007, 1015, 1023, 470, 478, 486, 494, 229, 100, 108, 1,
 };
 
-// The model that a team has.
+// The model that a team works on.
 typedef struct {
     uint stream;
     uint chunks;           // of the model's group
@@ -54,7 +54,7 @@ typedef struct {
 
 inline bool find_task(Task *task, Team t, __global const uint *jobs, TASK_ARGS) {
     uint at = (uint)get_group_id(0) * TEAMS + t.index;
-    // All teams of a workgroup have the same stream, because streams take different times.
+    // All teams of a workgroup work on the same stream, because streams take different times.
     uint groups = blocks * groups_per_block, stream = at / max(groups, 1u);
     uint group = at % max(groups, 1u) % groups_per_block, block = at % max(groups, 1u) / groups_per_block;
     if (stream >= 3u) return false;
@@ -100,7 +100,7 @@ inline void put_bits(__local uint *words, uint at, uint value, uint count) {
     }
 }
 
-// Writes the description of lengths, or of norms, from bit `at` on into words that are 0; returns where it ends.
+// Writes the description of lengths, or of norms, from bit `at` on into words that are 0; returns its end.
 inline uint describe(
     Team t, __local const uint *lengths, bool has_norms, __local const uint *norms, __local uint *words, uint at
 ) {

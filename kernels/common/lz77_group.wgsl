@@ -1,6 +1,6 @@
-// Shared by the kernels that choose the models of groups: which model a team has, its counts, and its description.
+// Shared by the kernels that choose the models of groups: the model of each team, its counts, and its description.
 const DESCRIPTION_WORDS = MODEL_CODES - MODEL_DESCRIPTION;
-const ROUNDS = 8u; // A lane has symbols lane, lane + 32, and so on.
+const ROUNDS = 8u; // Each lane handles symbols lane, lane + 32, and so on.
 
 // The prefix codes of code lengths: for each context five words, with three lengths in each of the form bits | code << 3.
 const LENGTH_CODES = array<u32, 125>(
@@ -54,7 +54,7 @@ var<workgroup> lengths: array<u32, 256>;
 var<workgroup> norms: array<u32, 256>;
 var<workgroup> description: array<atomic<u32>, 96>;
 
-// The model that a team has.
+// The model that a team works on.
 struct Task {
     exists: bool,
     stream: u32,
@@ -64,7 +64,7 @@ struct Task {
 }
 
 fn find_task(at: u32) -> Task {
-    // Teams that run together have the same stream, because streams take different times.
+    // Teams that run together work on the same stream, because streams take different times.
     let groups = max(args.blocks * args.groups_per_block, 1u);
     let stream = at / groups;
     let group = at % groups % args.groups_per_block;
@@ -123,7 +123,7 @@ fn put_bits(at: u32, value: u32, count: u32) {
     }
 }
 
-// Describes lengths, and norms with them, from bit `start` on; returns where that ends.
+// Writes the description of lengths, and of norms with them, from bit `start` on; returns its end.
 fn describe(has_norms: bool, start: u32) -> u32 {
     var at = start;
     var end = 0u;

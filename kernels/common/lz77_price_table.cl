@@ -1,14 +1,14 @@
-// The prices of a chunk's symbols for the optimal parse, as stored in workgroup memory and as added in its rings: see
-// lz77/optimal.
+// The prices of a chunk's symbols for the optimal parse, in the form that workgroup memory stores and its rings add:
+// see lz77/optimal.
 // @pz_import lz77_chunk_prices
 
 // Units of the fields of words in rings.
 #define ONE_PRICE 2048u
 #define ONE_LENGTH 16u
 
-// A chunk's table, in words: for each literal code of tokens the lengths of 3 to 66 with their extra bits, as they are added in the
-// rings, and four words so that rows are in different banks; literals, two a word; match codes from 22 on; offsets; literal
-// codes.
+// A chunk's table, in words: for each literal code of tokens a row with the prices of lengths 3 to 66 and their extra
+// bits, in the rings' units, and four words of padding, so that rows are in different banks; literals, two a word;
+// match codes from 22 on; offsets; literal codes.
 #define LENGTHS_ROW 68u
 #define TABLE_LITERALS 544u
 #define LONG_CODES 672u
@@ -61,7 +61,7 @@ inline uint table_word(__global const uint *symbols, uint k) {
     return symbols[RUNS + k - TABLE_RUNS];
 }
 
-// The price of a token with a match of `length` after literals of code `row`, as it is added in the rings.
+// The price, in the rings' units, of a token with a match of `length` after literals of code `row`.
 inline uint token_price(__local const uint *table, uint row, uint length) {
     if (length < 67u) return table[LENGTHS_ROW * row + length - 3u] & ~(ONE_PRICE - 1u);
     return (table[LONG_CODES + 4u * row + length_code(length) - 22u] + length_bits(length)) * ONE_PRICE;

@@ -1,15 +1,15 @@
-// The prices of a chunk's symbols for the optimal parse, as stored in workgroup memory and as added in its rings: see
-// lz77/optimal. A file that imports this binds `symbols`, has the tables in `tables`, and in `table` the index of the
-// lane's table.
+// The prices of a chunk's symbols for the optimal parse, in the form that workgroup memory stores and its rings add:
+// see lz77/optimal. A file that imports this binds `symbols`, has the tables in `tables`, and in `table` the index of
+// the lane's table.
 // @pz_import lz77_chunk_prices
 
 // Units of the fields of words in rings.
 const ONE_PRICE = 2048u;
 const ONE_LENGTH = 16u;
 
-// A chunk's table, in words: for each literal code of tokens the lengths of 3 to 66 with their extra bits, as they are added in the
-// rings, and four words so that rows are in different banks; literals, two a word; match codes from 22 on; offsets; literal
-// codes.
+// A chunk's table, in words: for each literal code of tokens a row with the prices of lengths 3 to 66 and their extra
+// bits, in the rings' units, and four words of padding, so that rows are in different banks; literals, two a word;
+// match codes from 22 on; offsets; literal codes.
 const LENGTHS_ROW = 68u;
 const TABLE_LITERALS = 544u;
 const LONG_CODES = 672u;
@@ -68,7 +68,7 @@ fn table_at(place: u32) -> u32 {
     return tables[(table + place) / 4u][place & 3u];
 }
 
-// The price of a token with a match of `length` after literals of code `row`, as it is added in the rings.
+// The price, in the rings' units, of a token with a match of `length` after literals of code `row`.
 fn token_price(row: u32, length: u32) -> u32 {
     if length < 67u {
         return table_at(LENGTHS_ROW * row + length - 3u) & ~(ONE_PRICE - 1u);

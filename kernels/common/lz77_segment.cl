@@ -1,8 +1,8 @@
-// Shared by the LZ77 parses in which a team has segments: their bounds, comparing bytes with earlier ones, and taking
-// matches.
+// Shared by the LZ77 parses in which teams parse segments: bounds of segments, comparing bytes with earlier ones, and
+// taking matches.
 //
-// LANES lanes parse each segment together, so that a team has 32 / LANES of them. All segments of a team take their
-// steps at the same time: every lane does the work of a step, and each segment then decides whether to use the result.
+// LANES lanes parse a segment together, so a team parses 32 / LANES segments, in lockstep: every lane does the work of
+// a step, and each segment then decides whether to use the result.
 //
 // The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`,
 // because a match takes at least three bytes. An entry has two words: the start in the segment plus length << 16, and
@@ -13,7 +13,7 @@
 // @pz_import lz77_words
 
 typedef struct {
-    uint lane, first_lane;  // this lane's number among those of the segment, and the first of them in the team
+    uint lane, first_lane;  // this lane's number in the segment, and the segment's first lane in the team
     bool exists;
     uint block, number;
     __global const uint *contents;
@@ -28,7 +28,7 @@ typedef struct {
 // if they are in a struct.
 #define PARSE_STATE(s) uint count = 0, pos = (s).start, anchor = (s).start, recent = 0, second = 0
 
-// If `takes`, takes a match that begins `before` bytes before `at`, and has `length` bytes from there on.
+// If `takes`, takes a match that begins `before` bytes before `at` and has `length` bytes from `at` on.
 #define TAKE(s, takes, at, before, length, offset)                                                                 \
     do {                                                                                                           \
         if ((takes) && (s).lane == 0u)                                                                             \
@@ -67,7 +67,7 @@ inline void segment_end(Segment s, uint count, __global uint *match_counts, uint
     if (s.exists && s.lane == 0u) match_counts[(size_t)s.block * (slot >> 8) + s.number] = count;
 }
 
-// These work on the lanes of a segment alone.
+// Team functions for the lanes of one segment.
 inline uint part_ballot(Team t, Segment s, bool p) {
     return team_ballot(t, p) >> s.first_lane & (0xffffffffu >> (32u - LANES));
 }
@@ -99,7 +99,7 @@ inline uint bytes_at(Segment s, int pos) {
     return bytes_of(s.contents[max(word, 0)], s.contents[min(word + 1, (int)s.words - 1)], ((uint)pos & 3u) * 8u);
 }
 
-// How the bytes at `pos` differ from those `offset` before.
+// The exclusive or of the bytes at `pos` and those `offset` before.
 inline uint difference(Segment s, int pos, uint offset) {
     return bytes_at(s, pos) ^ bytes_at(s, pos - (int)offset);
 }
@@ -109,7 +109,7 @@ inline uint difference(Segment s, int pos, uint offset) {
 inline uint extended(Team t, Segment s, uint at, uint offset, uint length, bool open) {
     while (team_any(t, open)) {
         uint p = at + length + 4u * s.lane;
-        // Nothing is equal behind the end.
+        // Bytes behind the end count as different.
         uint differ = 1;
         if (open && p < s.end) differ = difference(s, (int)p, offset);
         uint ends = part_ballot(t, s, differ != 0u);

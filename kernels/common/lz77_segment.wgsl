@@ -1,8 +1,8 @@
-// Shared by the LZ77 parses in which a team has segments: their bounds, comparing bytes with earlier ones, and taking
-// matches.
+// Shared by the LZ77 parses in which teams parse segments: bounds of segments, comparing bytes with earlier ones, and
+// taking matches.
 //
-// LANES lanes parse each segment together, so that a team has 32 / LANES of them. All segments of a team take their
-// steps at the same time: every lane does the work of a step, and each segment then decides whether to use the result.
+// LANES lanes parse a segment together, so a team parses 32 / LANES segments, in lockstep: every lane does the work of
+// a step, and each segment then decides whether to use the result.
 //
 // The list of segment s of a block begins at entry s * segment length * 3 / 8 of the block's part of `matches`,
 // because a match takes at least three bytes. An entry has two words: the start in the segment plus length << 16, and
@@ -32,11 +32,11 @@ var<private> start: u32;
 var<private> end: u32;
 // Positions from here on have no candidates; 0 if there is no segment.
 var<private> last: u32;
-// Where the segment's matches go, where their count goes, and the count so far.
+// Where the segment's matches and their count go, and the count so far.
 var<private> list: u32;
 var<private> count_word: u32;
 var<private> count: u32;
-// Where the parse is, and the end of the last match.
+// The position of the parse, and the end of the last match.
 var<private> pos: u32;
 var<private> anchor: u32;
 // The offsets of the last two different matches, the last one first.
@@ -62,7 +62,7 @@ fn segment_start(local_index: u32, workgroup_index: u32) -> u32 {
     window_start = start >> args.window_log << args.window_log;
     last = select(0u, min(end, max(len, 7u) - 7u), exists);
     count = 0u;
-    // Some drivers stop an invocation after a number of iterations. Then there must be no matches, rather than wrong
+    // Some drivers stop an invocation after a number of iterations. If that happens, no matches are better than wrong
     // ones.
     segment_end();
     pos = start;
@@ -78,7 +78,7 @@ fn segment_end() {
     }
 }
 
-// These work on the lanes of a segment alone.
+// Team functions for the lanes of one segment.
 fn part_ballot(p: bool) -> u32 {
     return team_ballot(p) >> first_lane & (0xffffffffu >> (32u - LANES));
 }
@@ -112,12 +112,12 @@ fn bytes_at(at: i32) -> u32 {
     return bytes_of(low, high, (bitcast<u32>(at) & 3u) * 8u);
 }
 
-// How the bytes at `at` differ from those `offset` before.
+// The exclusive or of the bytes at `at` and those `offset` before.
 fn difference(at: i32, offset: u32) -> u32 {
     return bytes_at(at) ^ bytes_at(at - i32(offset));
 }
 
-// Equal bytes at the end of words that differ as `differ` says: 4 if they do not.
+// The number of equal bytes at the end of two words with the exclusive or `differ`; 4 if it is 0.
 fn equal_last(differ: u32) -> u32 {
     return countLeadingZeros(differ) >> 3u;
 }
@@ -132,7 +132,7 @@ fn extended(at: u32, offset: u32, known: u32, may_be_more: bool) -> u32 {
             break;
         }
         let p = at + length + 4u * part_lane;
-        // Nothing is equal behind the end.
+        // Bytes behind the end count as different.
         var differ = 1u;
         if is_open && p < end {
             differ = difference(i32(p), offset);
@@ -169,7 +169,7 @@ fn extended_back(at: u32, offset: u32, room: u32, known: u32, may_be_more: bool)
     return min(length, room);
 }
 
-// Takes a match that begins `before` bytes before `at`, and has `length` bytes from there on.
+// Takes a match that begins `before` bytes before `at` and has `length` bytes from `at` on.
 fn take(at: u32, before: u32, length: u32, offset: u32) {
     if part_lane == 0u {
         matches[list + count] = vec2(at - before - start | (before + length) << 16u, offset);

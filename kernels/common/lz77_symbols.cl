@@ -13,7 +13,7 @@ typedef ushort Entry;
 
 // Bytes that a team reads or writes at a time.
 #define GROUP 128u
-// How many offsets to keep: a batch has at most 64 explicit ones, and can name three from before it.
+// How many offsets to keep: a batch has at most 64 explicit ones, and can name three earlier ones.
 #define HISTORY 128u
 #define MAX_LITERALS 511u
 #define MAX_MATCH 512u
@@ -35,7 +35,7 @@ INLINE __global uchar *uniform_pointer(Team t, __global uchar *p) {
 
 // ---- Symbols ---------------------------------------------------------------------------------------------------------
 
-// How a stream's symbols are read.
+// The state of reading a stream's symbols.
 typedef struct {
     __local const Entry *table;
     uint log;   // of a prefix code's table
@@ -60,7 +60,7 @@ INLINE uint entry_bits(uint entry) {
 #endif
 }
 
-// Moves on to the next state, whose bits are the first of `bits`.
+// Moves on to the next state, with the first bits of `bits`.
 INLINE void stream_advance(Stream *s, uint entry, uint bits, bool active) {
 #if FSE
     uint next = (entry >> 16) + shift_right(bits, 32u - entry_bits(entry));
@@ -181,7 +181,7 @@ INLINE Sequence read_sequence(Team t, Lanes *in, Stream *tokens, Stream *offsets
     return q;
 }
 
-// Adds explicit offsets to the history, of which `named` entries are known before, and looks up recent ones.
+// Adds explicit offsets to the history, which already has `named` entries, and looks up recent ones.
 INLINE void resolve_offsets(Team t, __local uint *history, Sequence *even, Sequence *odd, uint *named) {
     uint before = team_before(t);
     uint explicit0 = team_ballot(t, !even->recent);
@@ -198,7 +198,7 @@ INLINE void resolve_offsets(Team t, __local uint *history, Sequence *even, Seque
 
 // ---- Batches ---------------------------------------------------------------------------------------------------------
 
-// Where a chunk's output stands. Positions count from the start of the window; uniform.
+// The position of a chunk's output. Positions count from the start of the window; uniform.
 typedef struct {
     uint position; // of the next byte
     uint literal;  // of the next literal

@@ -12,7 +12,7 @@ const MAX_LITERALS: u32 = 511u;
 const MAX_MATCH: u32 = 512u;
 const RECENT: u32 = 3u; // explicit offsets from before a batch that it can name
 
-// Explicit offsets, by number, while those of a batch are found; then sources of the bytes of a group.
+// Explicit offsets, by number, while a batch's are looked up; then the sources of a group's bytes.
 var<workgroup> scratch: array<u32, TEAMS * GROUP>;
 
 // ---- Symbols ---------------------------------------------------------------------------------------------------------
@@ -30,7 +30,7 @@ fn entry_bits(entry: u32) -> u32 {
     return (entry >> 8u) & 15u;
 }
 
-// The next state, whose bits are the first of `bits`.
+// The next state, with the first bits of `bits`.
 fn advanced(entry: u32, bits: u32) -> u32 {
     return (entry >> 12u) + first_bits(bits, entry_bits(entry));
 }
@@ -52,7 +52,7 @@ fn table_entry(table: u32, index: u32) -> u32 {
 }
 // @pz_end
 
-// Where the table of literals, or then of tokens, and that of offsets begin in device memory.
+// Where the tables begin in device memory: that of literals, later of tokens; and that of offsets.
 var<private> symbol_table: u32;
 var<private> offset_table: u32;
 

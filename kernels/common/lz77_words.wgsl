@@ -9,7 +9,7 @@ fn bytes_of(word: u32, next: u32, shift: u32) -> u32 {
     return word >> shift | next << 1u << (31u - shift);
 }
 
-// Equal bytes at the beginning of words that differ as `differ` says: 4 if they do not.
+// The number of equal bytes at the beginning of two words with the exclusive or `differ`; 4 if it is 0.
 fn equal_first(differ: u32) -> u32 {
     return countTrailingZeros(differ) >> 3u;
 }

@@ -1,6 +1,6 @@
-// What translated modules call. MEMORY is the size of a lane's private memory in bytes.
+// Functions that translated modules call. MEMORY is the size of a lane's private memory in bytes.
 
-// A lane of a run. `trap` is that of the first trap, or 0.
+// A lane of a run. `trap` is the code of its first trap, or 0.
 typedef struct {
     uint trap, fuel, number, input_len, output_len, state_len, pixels_len, width, time;
     __global const uchar *input;
@@ -19,7 +19,7 @@ inline void set_trap(Lane *lane, uint trap) {
     if (lane->trap == 0) lane->trap = trap;
 }
 
-// Begins a loop: whether the run ends here.
+// Begins a loop. Returns whether the run ends here.
 inline bool must_end(Lane *lane) {
     if (lane->fuel == 0) set_trap(lane, TRAP_FUEL);
     lane->fuel--;
@@ -122,7 +122,7 @@ inline void store8(Lane *lane, uint address, uint offset, ulong value) {
 
 // ---- Numbers ---------------------------------------------------------------------------------------------------------
 
-// `long` has 32 bits in CUDA C++ on Windows, so that 64 bits are always without a sign.
+// `long` has 32 bits in CUDA C++ on Windows, so 64-bit numbers are always unsigned.
 #define SIGN32 0x80000000u
 #define SIGN64 ((ulong)1u << 63)
 

@@ -1,7 +1,7 @@
-// What translated modules call. MEMORY is the size of a lane's private memory in bytes. Numbers of 64 bits are pairs of
-// words, the lower one first.
+// Functions that translated modules call. MEMORY is the size of a lane's private memory in bytes. Numbers of 64 bits
+// are pairs of words, the lower one first.
 
-// That of the first trap, or 0.
+// The code of the first trap, or 0.
 var<private> trap: u32;
 var<private> fuel: u32;
 var<private> number: u32;
@@ -18,7 +18,7 @@ fn set_trap(code: u32) {
     }
 }
 
-// Begins a loop: whether the run ends here.
+// Begins a loop. Returns whether the run ends here.
 fn must_end() -> bool {
     if fuel == 0u {
         set_trap(TRAP_FUEL);
@@ -63,7 +63,7 @@ fn store_byte(at: u32, value: u32) {
     memory[at >> 2u] = (memory[at >> 2u] & ~(255u << shift)) | ((value & 255u) << shift);
 }
 
-// Without loops: a software device counts their turns.
+// Without loops, because software devices limit iterations.
 fn load_bytes(at: u32, bytes: u32) -> u32 {
     if bytes == 1u {
         return load_byte(at);
@@ -253,7 +253,7 @@ fn ones_long(v: vec2<u32>) -> vec2<u32> {
     return vec2<u32>(countOneBits(v.x) + countOneBits(v.y), 0u);
 }
 
-// Quotient and remainder, bit by bit. A software device counts the turns of this loop too.
+// Quotient and remainder, bit by bit. Software devices limit the iterations of this loop too.
 fn divided_long(a: vec2<u32>, b: vec2<u32>) -> vec4<u32> {
     if all(b == vec2<u32>(0u)) {
         set_trap(TRAP_DIVISION);

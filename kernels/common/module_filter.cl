@@ -1,9 +1,9 @@
-// What comes with a module that filters: where a lane's windows lie in a batch of blocks.
+// Prologue and epilogue of a module that filters: where a lane's windows lie in a batch of blocks.
 // @pz_import filter
 
 #define RESULT_WORDS 8u
 
-// Begins a work item. Returns whether it has a lane; sets the arguments.
+// Begins a work item. Returns whether it runs a lane; sets the arguments.
 inline bool begin(Lane *lane, ulong *arguments, __global const Job *jobs, __global const uchar *before,
     __global uchar *after, __global uint *results, uint item, uint blocks, uint slot, uint lanes, uint stage, uint number,
     uint fuel, uint lane_log) {
@@ -45,7 +45,7 @@ inline bool begin(Lane *lane, ulong *arguments, __global const Job *jobs, __glob
     return true;
 }
 
-// Ends a work item: a trap refuses the block.
+// Ends a work item. After a trap, the block's status reports it.
 inline void end(Lane *lane, __global uint *results, uint item, uint lanes) {
     if (lane->trap != 0) results[item / lanes * RESULT_WORDS] = 256u + lane->trap;
 }

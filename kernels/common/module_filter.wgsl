@@ -1,5 +1,5 @@
-// The windows of a module that filters: a unit of a block's contents before, and the same unit after. Those of a
-// module that is run on its own are in `module_run`.
+// The windows of a module that filters: a unit of a block's contents before, and the same unit after. `module_run` has
+// the windows of a module that runs on its own.
 // @pz_import filter
 
 struct Args {
@@ -20,7 +20,7 @@ var<immediate> args: Args;
 @group(0) @binding(2) var<storage, read_write> after: array<atomic<u32>>;
 @group(0) @binding(3) var<storage, read_write> results: array<atomic<u32>>;
 
-// Where the unit begins, in words, and its length in bytes.
+// The unit's first word, and its length in bytes.
 var<private> unit_start: u32;
 var<private> unit_len: u32;
 // The arguments, each in two words.
@@ -28,14 +28,14 @@ var<private> arguments: array<u32, 16>;
 
 const RESULT_WORDS = 8u;
 
-// A layout lacks the buffers that a kernel does not name. Nothing calls this with so many lanes.
+// A layout lacks the buffers that a kernel does not name, so this names them. No run has so many lanes.
 fn name_buffers() {
     if args.lanes == 0xffffffffu {
         atomicStore(&results[0], before[0] + atomicLoad(&after[0]));
     }
 }
 
-// Begins a work item. Returns whether it has a lane.
+// Begins a work item. Returns whether it runs a lane.
 fn begin(item: u32) -> bool {
     name_buffers();
     let block = item / args.lanes;
@@ -67,14 +67,14 @@ fn begin(item: u32) -> bool {
     arguments[6] = unit_len;
     arguments[8] = word >> 16u;
     let position = jobs[block * JOB_WORDS + JOB_POSITION];
-    // A block begins at a multiple of 2^16, a unit at one of 2^18 bytes of its block.
+    // A block begins at a multiple of 2^16 bytes, and a unit at a multiple of 2^18 bytes in its block.
     arguments[10] = (position << 16u) + start;
     arguments[11] = (position >> 16u) + select(0u, 1u, arguments[10] < start);
     fuel = args.fuel;
     return true;
 }
 
-// Ends a work item: a trap refuses the block.
+// Ends a work item. After a trap, the block's status reports it.
 fn end(item: u32) {
     if trap != 0u {
         atomicStore(&results[item / args.lanes * RESULT_WORDS], 256u + trap);

@@ -1,1 +1,1 @@
-// What comes with a module that is run on its own: nothing, for its lanes hold their windows.
+// Prologue of a module that runs on its own: empty, because its lanes hold their windows.

@@ -4,8 +4,8 @@
 // and values go through workgroup memory. All 32 work items must call every function together, in control flow that
 // is the same for all of them. Only the lane number functions are exempt.
 //
-// A kernel begins with TEAM_START(team). A result called uniform is the same in all lanes, and the compiler knows it
-// where that matters. Only such values should control loops.
+// A kernel begins with TEAM_START(team). A result called uniform is the same in all lanes, and where it matters the
+// compiler knows. Only such values should control loops.
 #if TEAM_LOCAL
 #define TEAM_SCRATCH 64
 #else
@@ -88,8 +88,8 @@ inline uint team_match(Team t, uint v, uint bits) {
     return r;
 }
 
-// The same for values of a few bits that mostly differ, where `bits` is constant. The instruction for matches takes
-// time for each distinct value, ballots take time for each bit.
+// team_match for values of a few bits that mostly differ, with a constant `bits`. The match instruction takes time for
+// each distinct value; ballots take time for each bit.
 inline uint team_match_digit(Team t, uint v, uint bits) {
     uint same = 0xffffffffu;
     #pragma unroll
@@ -116,7 +116,7 @@ inline uint team_shuffle(Team t, uint v, uint from) {
     return r;
 }
 
-// The value of the lane `by` before; the lanes that have none keep their own.
+// The value of the lane `by` before; lanes without one keep their own value.
 inline uint team_shuffle_up(Team t, uint v, uint by) {
     return team_shuffle(t, v, t.lane >= by ? t.lane - by : t.lane);
 }

@@ -4,8 +4,8 @@
 // values go through workgroup memory. All 32 work items must call every function together, in uniform control flow.
 // Only the lane number functions are exempt.
 //
-// An entry point begins with team_start(local_invocation_index). A result called uniform is the same in all lanes,
-// and the compiler knows it where that matters. Only such values should control loops.
+// An entry point begins with team_start(local_invocation_index). A result called uniform is the same in all lanes, and
+// where it matters the compiler knows. Only such values should control loops.
 
 var<private> lane: u32;       // 0 to 31
 var<private> team_index: u32; // of the team in its workgroup
@@ -32,7 +32,7 @@ fn team_shuffle(v: u32, source: u32) -> u32 {
     return subgroupShuffle(v, source & 31u);
 }
 
-// The value of the lane `by` before; the lanes that have none keep their own.
+// The value of the lane `by` before; lanes without one keep their own value.
 fn team_shuffle_up(v: u32, by: u32) -> u32 {
     return subgroupShuffle(v, select(lane, lane - by, lane >= by));
 }
@@ -100,7 +100,7 @@ fn team_before_limit(i: u32, limit: u32) -> u32 {
     return select(0u, team_scratch[i], i < limit);
 }
 
-// The sum of the values of those of the eight lanes that are before lane `limit`.
+// The sum of the values of the eight lanes from `i` on, without lanes from `limit` on.
 fn team_add8(i: u32, limit: u32) -> u32 {
     return team_before_limit(i, limit) + team_before_limit(i + 1u, limit)
         + team_before_limit(i + 2u, limit) + team_before_limit(i + 3u, limit)

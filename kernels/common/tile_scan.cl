@@ -1,7 +1,7 @@
-// Sums up the counts of tiles: what each of them adds to begins where those before it end.
+// Turns the counts of tiles into the place where each tile's elements begin.
 // @pz_import team
 
-// Replaces each of the `tiles` counts by the sum of those before it, and returns the sum of all. A team does this.
+// Replaces each of the `tiles` counts by the sum of those before it, and returns the total. For one team.
 inline uint scan_tiles(Team team, __global uint *counts, uint tiles) {
     uint before = 0;
     for (uint first = 0; first < tiles; first += 32) {

@@ -1,9 +1,8 @@
-// Sums up the counts of tiles: what each of them adds to begins where those before it end. A file that imports this
-// binds `scanned`.
+// Turns the counts of tiles into the place where each tile's elements begin. A file that imports this binds `scanned`.
 // @pz_import team
 
 // Replaces each of the `tiles` counts from word `start` of `scanned` on by the sum of those before it, and returns the
-// sum of all. A team does this.
+// total. For one team.
 fn scan_tiles(start: u32, tiles: u32) -> u32 {
     var before = 0u;
     var first = 0u;

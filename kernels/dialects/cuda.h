@@ -1,7 +1,7 @@
-// OpenCL C as CUDA C++, as far as the kernels use it. It goes before a kernel's source, after the constants.
+// The part of OpenCL C that the kernels use, in CUDA C++. This precedes a kernel's source, after the constants.
 //
-// What CUDA C++ understands otherwise must not go unnoticed. So functions have no overload for types that the kernels do
-// not use: a call with a byte is an error, and not a call with an int.
+// Where CUDA C++ would convert types differently, compilation must fail. So functions have no overloads for types that
+// the kernels do not use: a call with a byte is an error, not a call with an int.
 
 typedef unsigned char uchar;
 typedef unsigned short ushort;
@@ -15,7 +15,8 @@ static_assert(sizeof(ulong) == 8, "64-bit sizes");
 #define __constant static __constant__ const
 #define SHARED __shared__
 #define restrict __restrict__
-// OpenCL's compilers inline every function; here a pointer to workgroup memory would otherwise lose what it points to.
+// OpenCL's compilers inline every function. CUDA's must too, or a pointer would lose its memory space, workgroup
+// memory.
 #define inline __forceinline__
 #define LOCAL_BEFORE(type, pointer, bytes) \
     ((type *)__cvta_shared_to_generic(__cvta_generic_to_shared(pointer) - (bytes)))

@@ -1,5 +1,4 @@
-// What the kernels' OpenCL C names differently from the language itself, so that CUDA C++ can give these names a
-// meaning too: see cuda.h.
+// Names that the kernels use in place of OpenCL C's own, so that cuda.h can define them in CUDA C++ too.
 
 // Declares workgroup memory; `__local` stands for pointers to it.
 #define SHARED __local

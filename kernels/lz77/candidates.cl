@@ -1,15 +1,15 @@
 // Lists the candidates of each position for the optimal parse of LZ77, by the rule of codec::lz77::candidate_lists.
 //
-// `entries` holds the sorted entries of a four-byte hash. Three things are kept of them: their positions; their marks,
-// with a bit for each earlier entry that is a candidate, the nearest in bit 0; and the sorted index of each position.
-// Each has its own array of words, because they are stored in random order and so stay in a cache. `found` comes from
-// lz77/latest, for a three-byte hash. `lz77_low` holds four distances for each position, which come from lz77/suffixes.
+// `entries` holds the sorted entries of a four-byte hash. From them come three arrays of words: positions; marks, with
+// a bit for each earlier entry that is a candidate, the nearest in bit 0; and the sorted index of each position. They
+// are separate because writes to them are in random order, and a small array stays in a cache. `found` comes from
+// lz77/latest, for a three-byte hash. `lz77_low` holds four distances for each position, from lz77/suffixes.
 //
 // A position's list has eight words, offset | length - 3 << 24, by increasing offset and length, padded with zeros.
 // Four go to `lz77_low` and four to `lz77_high`; those in `lz77_high` are unspecified if one in `lz77_low` is 0. A
 // position with fewer than eight bytes up to the block's end has no candidates.
 //
-// Constants: HASH_BITS, the upper bits of an entry's first word; CANDIDATES, of a position by this hash;
+// Constants: HASH_BITS, the upper bits of an entry's first word; CANDIDATES, the candidates of a position by this hash;
 // INHERITED_LENGTH.
 //
 // @pz_cost {
@@ -29,7 +29,7 @@
 #define NONE 0xffffffffu
 #define ALL 0xffffffffu
 
-// A work item for each entry: marks which of those before it are candidates.
+// A work item for each entry: marks the candidates among the entries before it.
 __kernel void mark(__global const uint *restrict jobs, __global const uint2 *restrict entries,
                    __global uint *restrict positions, __global uint *restrict marked, __global uint *restrict places,
                    uint slot, uint blocks, uint window_log) {
@@ -60,7 +60,7 @@ inline uint next_distance(__global const uint *positions, uint index, uint *mark
     return pos - positions[index - 1u - k];
 }
 
-// Whether the four bytes at `pos` equal `bytes` under `mask`. Mostly they do not, and comparing one word shows it.
+// Whether the four bytes at `pos` equal `bytes` under `mask`. Mostly they do not, and the first word shows it.
 inline bool is_equal(__global const uint *contents, uint words, uint pos, uint bytes, uint mask) {
     uint word = pos >> 2, shift = (pos & 3u) * 8u;
     uint low = contents[word] >> shift;
@@ -121,7 +121,7 @@ __kernel void list(__global const uint *restrict jobs, __global const uint *rest
 
     uint near = places[own + pos], marks = marked[own + near];
     uint near_distance = next_distance(positions, near, &marks, pos);
-    // Those of the suffixes, by increasing distance.
+    // The candidates by suffixes, by increasing distance.
     uint4 far = low[own + pos];
     // No match of three bytes is nearer than this one.
     uint offset = found[own + pos];
@@ -129,7 +129,7 @@ __kernel void list(__global const uint *restrict jobs, __global const uint *rest
 
     uint row[LIST] = {0, 0, 0, 0, 0, 0, 0, 0};
     uint count = 0, longest = 2;
-    // Where a candidate must equal the position to be longer than the longest so far.
+    // The four bytes in which a candidate must equal the position to beat the longest so far.
     uint probe = pos, mask = 0xffffffu, probed = read32(contents, words, pos);
     while (offset != NONE) {
         if (is_equal(contents, words, probe - offset, probed, mask)) {
@@ -164,8 +164,8 @@ inline uint last_word(uint4 a) {
     return a.w != 0 ? a.w : a.z != 0 ? a.z : a.y != 0 ? a.y : a.x;
 }
 
-// If the longest candidate of a position continues for INHERITED_LENGTH beyond the next 32 positions, makes its
-// remainder the only candidate of those. A team has a chunk.
+// If the longest candidate of a position extends INHERITED_LENGTH beyond the next 32 positions, makes its remainder the
+// only candidate of these. One team per chunk.
 __kernel void inherit(__global const uint *restrict jobs, __global uint4 *restrict low,
                       __global const uint4 *restrict high, uint slot, uint chunks, uint blocks, uint chunk_log) {
     TEAM_START(team);

@@ -1,15 +1,15 @@
 // Lists the candidates of each position for the optimal parse of LZ77, by the rule of codec::lz77::candidate_lists.
 //
-// `entries` holds the sorted entries of a four-byte hash. Three things are kept of them: their positions; their marks,
-// with a bit for each earlier entry that is a candidate, the nearest in bit 0; and the sorted index of each position.
-// Each has its own array of words, because they are stored in random order and so stay in a cache. `found` comes from
-// lz77/latest, for a three-byte hash. `lz77_low` holds four distances for each position, which come from lz77/suffixes.
+// `entries` holds the sorted entries of a four-byte hash. From them come three arrays of words: positions; marks, with
+// a bit for each earlier entry that is a candidate, the nearest in bit 0; and the sorted index of each position. They
+// are separate because writes to them are in random order, and a small array stays in a cache. `found` comes from
+// lz77/latest, for a three-byte hash. `lz77_low` holds four distances for each position, from lz77/suffixes.
 //
 // A position's list has eight words, offset | length - 3 << 24, by increasing offset and length, padded with zeros.
 // Four go to `lz77_low` and four to `lz77_high`; those in `lz77_high` are unspecified if one in `lz77_low` is 0. A
 // position with fewer than eight bytes up to the block's end has no candidates.
 //
-// Constants: HASH_BITS, the upper bits of an entry's first word; CANDIDATES, of a position by this hash;
+// Constants: HASH_BITS, the upper bits of an entry's first word; CANDIDATES, the candidates of a position by this hash;
 // INHERITED_LENGTH.
 //
 // @pz_cost {
@@ -55,7 +55,7 @@ var<immediate> args: Args;
 @group(0) @binding(1) var<storage, read_write> inherited: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> high_words: array<vec4<u32>>;
 
-// A work item for each entry: marks which of those before it are candidates.
+// A work item for each entry: marks the candidates among the entries before it.
 // @pz_entry
 fn mark(local_index: u32, workgroup_index: u32) {
     let blocks = args.a;
@@ -123,7 +123,7 @@ fn list(local_index: u32, workgroup_index: u32) {
     var marks = marks_of[near];
     var near_distance = distance_to(pos, near, marks);
     marks &= max(marks, 1u) - 1u;
-    // Those of the suffixes, by increasing distance.
+    // The candidates by suffixes, by increasing distance.
     var far = low[slot_start + pos];
     // No match of three bytes is nearer than this one.
     var offset = found[slot_start + pos];
@@ -135,7 +135,7 @@ fn list(local_index: u32, workgroup_index: u32) {
     var second = vec4<u32>();
     var count = 0u;
     var longest = 2u;
-    // Where a candidate must equal the position to be longer than the longest so far.
+    // The four bytes in which a candidate must equal the position to beat the longest so far.
     var probe = pos;
     var shift = 8u;
     var probed = read32(pos) << 8u;
@@ -181,8 +181,8 @@ fn last_word(a: vec4<u32>) -> u32 {
     return select(word, a.w, a.w != 0u);
 }
 
-// If the longest candidate of a position continues for INHERITED_LENGTH beyond the next 32 positions, makes its
-// remainder the only candidate of those. A team has a chunk.
+// If the longest candidate of a position extends INHERITED_LENGTH beyond the next 32 positions, makes its remainder the
+// only candidate of these. One team per chunk.
 // @pz_entry
 fn inherit(local_index: u32, workgroup_index: u32) {
     let chunks = args.a;

@@ -1,4 +1,4 @@
-// Counts the literals of groups. A workgroup counts at most 32 KiB of a chunk's literals.
+// Counts the literals of groups. Each workgroup counts at most 32 KiB of a chunk's literals.
 //
 // @pz_cost {
 //   threads: N/262144*2048

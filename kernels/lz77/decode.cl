@@ -1,10 +1,11 @@
 // Decodes the contents of LZ77 chunks, from tables and words.
 //
-// A team has a chunk. It first decodes the literals into the last bytes of the chunk's own contents: later writes
-// never pass a literal that has not been read. Then it takes the sequences in batches of 64, two per lane, and writes
-// their bytes in groups of 128. A bit mask of sequence starts and a table of the batch, in workgroup memory, tell
-// which sequence a byte belongs to. If a group repeats its own bytes, the team first traces them to bytes before the
-// group. A group is loaded while the team works out the next one, and is stored then: see GROUP_STEP.
+// One team per chunk. It first decodes the literals into the last bytes of the chunk's own contents: later writes never
+// pass a literal that has not been read. Then it takes the sequences in batches of 64, two per lane, and writes their
+// bytes in groups of 128. A bit mask of sequence starts and a table of the batch, in workgroup memory, show the
+// sequence of each byte. If a group repeats its own bytes, the team first traces them to bytes before the group. The
+// loads of a group run while the team finds the sources of the next one, and then the team stores the group: see
+// GROUP_STEP.
 //
 // If `is_ordered`, teams take chunks in the order that lz77_order found.
 //
@@ -27,9 +28,9 @@
 
 #if !RECORDS
 
-// Of a group, each lane has four bytes, 32 apart.
+// Each lane handles four bytes of a group, 32 apart.
 #define GROUP_BYTES_PER_LANE 4
-// Bytes of a batch that the mask of starts covers at a time.
+// Bytes of a batch that the mask of starts covers at once.
 #define SPAN 2048u
 #define SPAN_WORDS (SPAN / 32u)
 
@@ -44,7 +45,7 @@
 // A team's workgroup memory.
 typedef struct {
     __local uint4 *owners;
-    __local uint *starts;   // SPAN_WORDS of mask, then of each word how many sequences start before it
+    __local uint *starts;   // SPAN_WORDS of mask, then the number of sequences that start before each word
     __local uint *sources;  // of the bytes of a group
 } Memory;
 
@@ -57,7 +58,7 @@ typedef struct {
 #define LOAD_BYTE(r, base, source, BODY) \
     asm volatile("ld.global.u8 %0, [%1]; // " #BODY : "=r"(r) : "l"((ulong)((base) + (source))) : "memory")
 
-// A store under a predicate keeps the compiler from working out the address a second time.
+// A predicated store keeps the compiler from computing the address a second time.
 #define STORE_BYTE(at, distance, v, index, end)                                                            \
     asm volatile("{.reg .pred p; setp.lt.u32 p, %2, %3; @p st.global.u8 [%0+" #distance "], %1;}"          \
                  :: "l"((ulong)(at)), "r"(v), "r"((index) + distance), "r"(end) : "memory")
@@ -90,14 +91,14 @@ INLINE uint remainder_small(uint v, uint by) {
 
 // ---- Contents --------------------------------------------------------------------------------------------------------
 
-// A group that has been loaded and not yet stored. Positions count from the start of the window.
+// A group that is loaded but not stored. Positions count from the start of the window.
 typedef struct {
     uint start; // of the group; uniform
     uint at;    // the lane's first byte
-    uint end;   // of what is to be stored; 0 for nothing
+    uint end;   // of the bytes to store; 0 for none
 } Pending;
 
-// Where in a batch the next group is. Uniform but for `at`.
+// The place of the next group in a batch. Uniform except `at`.
 typedef struct {
     __global uchar *base; // of the window
     uint start;           // of the group
@@ -159,8 +160,8 @@ INLINE void chase_sources(Team t, Memory m, const Cursor *c, uint *source, const
     team_sync(t);
 }
 
-// Finds the sources of the group at the cursor, and the match starts that tell of repetition. Returns whether one of the
-// lane's is at `from` or after it.
+// Finds the sources of the group at the cursor, and the match starts that reveal repetition. Returns whether one of the
+// lane's sources is at `from` or after it.
 INLINE bool find_sources(Memory m, const Cursor *c, uint from, uint *source, uint *match_start) {
     uint4 mask4 = *(__local const uint4 *)(m.starts + c->word);
     uint4 count4 = *(__local const uint4 *)(m.starts + SPAN_WORDS + c->word);
@@ -169,7 +170,7 @@ INLINE bool find_sources(Memory m, const Cursor *c, uint from, uint *source, uin
     bool waits = false;
     #pragma unroll
     for (uint g = 0u; g < GROUP_BYTES_PER_LANE; g++) {
-        // In 0 to 63: a batch has at most 64 starts, the first of them at its first byte.
+        // The index is 0 to 63: a batch has at most 64 starts, the first at its first byte.
         uint4 owner = m.owners[count[g] + popcount(mask[g] & c->upto) - 1u];
         // Bytes past the end have the last byte's source.
         uint at = min(c->at + 32u * g, c->end - 1u);
@@ -215,7 +216,7 @@ INLINE void group_sources(Team t, Memory m, const Cursor *c, Pending *p, const u
 
 // Writes the groups from the cursor to its end; the last may stay pending, in `values`.
 INLINE void write_groups(Team t, Memory m, Cursor *c, Pending *p, uint *values, uint *others) {
-    // Two bodies, so that each group's bytes stay in registers of their own.
+    // Two bodies, so that each group's bytes have their own registers.
     #pragma unroll 1
     do {
         GROUP_STEP(t, m, c, p, values, others, even);

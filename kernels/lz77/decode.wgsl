@@ -1,10 +1,11 @@
 // Decodes the contents of LZ77 chunks, from tables and words.
 //
-// A team has a chunk. It first decodes the literals into the last bytes of the chunk's own contents: later writes
-// never pass a literal that has not been read. Then it takes the sequences in batches of 64, two per lane, and writes
-// their bytes in groups of 128. A bit mask of sequence starts and a table of the batch, in workgroup memory, tell
-// which sequence a byte belongs to. If a group repeats its own bytes, the team first traces them to bytes before the
-// group. A group is loaded while the team works out the next one, and is stored then: see group_step.
+// One team per chunk. It first decodes the literals into the last bytes of the chunk's own contents: later writes never
+// pass a literal that has not been read. Then it takes the sequences in batches of 64, two per lane, and writes their
+// bytes in groups of 128. A bit mask of sequence starts and a table of the batch, in workgroup memory, show the
+// sequence of each byte. If a group repeats its own bytes, the team first traces them to bytes before the group. The
+// loads of a group run while the team finds the sources of the next one, and then the team stores the group: see
+// group_step.
 //
 // If `is_ordered`, teams take chunks in the order that lz77_order found.
 //
@@ -52,7 +53,7 @@ var<immediate> args: Args;
 
 // @pz_if RECORDS
 // @pz_else
-// Bytes of a batch that the mask of starts covers at a time.
+// Bytes of a batch that the mask of starts covers at once.
 const SPAN: u32 = 1024u;
 const SPAN_WORDS: u32 = SPAN / 32u;
 // Set in the source of a literal, to tell it from bytes that are still to be written.
@@ -64,11 +65,11 @@ const SEQUENCES: u32 = 64u; // of a batch
 // number of match bytes before it; `y` leads from a byte to the one that it repeats.
 var<workgroup> owners: array<vec2<u32>, TEAMS * SEQUENCES>;
 var<workgroup> starts: array<atomic<u32>, TEAMS * SPAN_WORDS>; // mask of sequence starts
-var<workgroup> counts: array<u32, TEAMS * SPAN_WORDS>;         // how many sequences start before each word of it, minus 1
+var<workgroup> counts: array<u32, TEAMS * SPAN_WORDS>;         // sequences that start before each word of it, minus 1
 
 // ---- Contents --------------------------------------------------------------------------------------------------------
 
-// The group that has been loaded and not yet stored: its start, and the part of the batch to store.
+// The group that is loaded but not stored: its start, and the part of the batch to store.
 var<private> pending_start: u32;
 var<private> pending_from: u32;
 var<private> pending_end: u32;
@@ -91,7 +92,7 @@ fn store_group(loaded: Loaded) {
         let bytes = (loaded.words >> loaded.shifts) & vec4(255u);
         var word = bytes.x | bytes.y << 8u | bytes.z << 16u | bytes.w << 24u;
         if at < pending_from || last > pending_end {
-            // Bytes outside the batch stay as they are: those before it are done, and those after it may be literals.
+            // Keep bytes outside the batch: earlier ones are done, and later ones may be literals.
             var keep = 0u;
             if at < pending_from {
                 keep = 0xffffffffu >> (8u * (last - pending_from));
@@ -145,7 +146,7 @@ fn put_sources(source: vec4<u32>) {
 // Finds the sources of the current group and starts loading its bytes. If they depend on the pending group, in
 // `values`, stores that first; otherwise afterwards.
 fn group_step(values: ptr<function, Loaded>, loaded: ptr<function, Loaded>) {
-    // The owners of the lane's four bytes: the sequences that start before them.
+    // The owners of the lane's four bytes: the last sequences that start at or before them.
     let bit = group_start - span_start + 4u * lane;
     let word = team_index * SPAN_WORDS + bit / 32u;
     let span_mask = atomicLoad(&starts[word]);
@@ -185,8 +186,8 @@ fn group_step(values: ptr<function, Loaded>, loaded: ptr<function, Loaded>) {
             );
             put_sources(source);
             team_sync();
-            // Each round doubles how far back a source reaches, and a group has at most 128 links. Drivers do not see that
-            // these are seven rounds: if unrolled, they take long to compile.
+            // Each round doubles how far back a source reaches, and a group has at most 128 links. Drivers must not see
+            // that these are seven rounds: unrolled, they take long to compile.
             for (var links = 1u; links < GROUP; links += links) {
                 source = vec4(hop(source.x), hop(source.y), hop(source.z), hop(source.w));
                 if !team_any(reaches(source, inside_from)) {
@@ -229,7 +230,7 @@ fn run_batch(even: Sequence, odd: Sequence, values: ptr<function, Loaded>) -> bo
     for (var span = team_uniform(first_group); span < batch_end; span += SPAN) {
         atomicStore(&starts[masks + lane], 0u);
         team_sync();
-        // The first sequence is made to own the bytes before the batch that share a group with it.
+        // The first sequence also owns the bytes before the batch that share its group.
         let bit0 = select(position + b.start0, first_group, lane == 0u) - span;
         if bit0 < SPAN && b.start0 < b.total {
             atomicOr(&starts[masks + (bit0 >> 5u)], 1u << (bit0 & 31u));
@@ -250,7 +251,7 @@ fn run_batch(even: Sequence, odd: Sequence, values: ptr<function, Loaded>) -> bo
         part_end = min(batch_end, span + SPAN);
         let part_groups = (part_end - span + GROUP - 1u) / GROUP;
 // @pz_if TEAM_SUBGROUP
-        // Two bodies, so that each group's bytes stay in registers of their own.
+        // Two bodies, so that each group's bytes have their own registers.
         var others: Loaded;
         for (var i = 0u; i < part_groups; i += 2u) {
             group_step(values, &others);

@@ -1,14 +1,14 @@
 // The deep lazy parse of LZ77: takes the best of many candidates, unless a position soon after has a better one. The
-// rule is that of the module codec::lz77::deep; `entries` comes from lz77/sort, and `found` from lz77/link. Lanes compare the
-// bytes at the recent offsets first, each at one, and then those at the candidates of the position. A lane checks the bytes
-// that show soonest whether its match can beat the best so far, and compares the others if so. Then all lanes continue
-// matches of LANE_BYTES and more.
+// rule is that of the module codec::lz77::deep; `entries` comes from lz77/sort, and `found` from lz77/link. Lanes first
+// compare the bytes at the recent offsets, one offset per lane, then those at the position's candidates. A lane first
+// checks the bytes that decide whether its match can beat the best so far, and only then compares the others. Then all
+// lanes together continue matches of LANE_BYTES and more.
 //
 // The thorough variant also has `near`, from lz77/latest: the distance of each position's nearest candidate by a hash of
 // three bytes, 0 for none.
 //
 // Constants: CANDIDATES; LANES, which is 32; SAME, the bits of an entry's first word that candidates have in common;
-// THOROUGH, whether the parse is.
+// THOROUGH, whether this is the thorough variant.
 //
 // @pz_cost quick {
 //   threads: N/65536*128
@@ -27,13 +27,13 @@
 #define COMPARED 2u
 // @pz_import lz77_common_length
 
-// Bytes that a lane compares by itself.
+// Bytes that a lane compares alone.
 #define LANE_BYTES 64u
 // The number of literals after which the step between positions grows by one, as a logarithm.
 #define SKIP_LOG 6
-// The shortest match, and the gain that makes up for a literal. PATIENCE is how many positions to try after one with a match,
-// by the bits that a literal is taken to cost; from the length LONG_ENOUGH on, none. A short match at the near offset is only
-// taken up to NEAR_REACH.
+// The shortest match, and the gain that makes up for a literal. PATIENCE is the number of positions to try after one
+// with a match, from the bits of its offset and LITERAL_BITS, the assumed bits of a literal; none after a match of
+// LONG_ENOUGH or more. Short matches by the near hash reach back at most NEAR_REACH.
 #define MIN_MATCH 3u
 #define LITERAL_GAIN 3
 #if THOROUGH
@@ -51,14 +51,14 @@ typedef struct {
     int gain;
 } Found;
 
-// Whether to branch on values that all lanes agree on, where that saves work and compilers cope.
+// Whether to branch on uniform values: it saves work where compilers cope.
 #if TEAM_PTX
 #define IF_ANY(condition) (condition)
 #else
 #define IF_ANY(condition) true
 #endif
 
-// The offsets that a decoder will know as recent; 0 for none.
+// The decoder's recent offsets; 0 for none.
 typedef struct {
     uint offsets[3];
 } Known;
@@ -68,9 +68,9 @@ inline bool repeats(Segment s, uint at, uint offset, uint count) {
     return offset != 0 && difference(s, (int)at, offset) << (32u - 8u * count) == 0u;
 }
 
-// The better of `best` and the lanes' matches. Each lane tries the match `offset` bytes back, 0 for none, whose offset takes
-// `bits` bits. The match counts if it has at least `shortest` bytes and gains more than `least`. Of equal gains, that of the
-// first lane is taken.
+// The better of `best` and the lanes' matches. Each lane tries the match `offset` bytes back, 0 for none, whose offset
+// takes `bits` bits. The match counts if it has at least `shortest` bytes and gains more than `least`. Among equal
+// gains, the first lane wins.
 inline Found best_of_lanes(Team team, Segment s, uint at, uint offset, uint bits, uint shortest, Found best, int least) {
     // The shortest length that gains enough.
     uint needed = max(((uint)max(best.gain, least) + bits) / 4u + 1u, shortest);
@@ -119,7 +119,7 @@ inline Found best_at(Team team, Segment s, __global const uint2 *entries, __glob
     uint row = team_uniform(team, found[at]);
     uint index = row & 0xffffffu;
     uint hash = row != 0 ? entries[index].x : 0;
-    // Each lane loads its candidate early: such loads take long.
+    // Each lane loads its candidate early, because such loads take long.
     uint2 other = entries[max(index, team.lane + 1u) - 1u - team.lane];
     // First, three lanes compare the bytes at one recent offset each.
     uint offset = 0, bits = 0, shortest = MIN_MATCH;
@@ -170,7 +170,7 @@ __kernel void deep(__global const uint *jobs, __global const uint *contents, __g
 #endif
     Known known = {{0, 0, 0}};
     while (pos < s.last) {
-        // The positions that are next if none before them has a match.
+        // The next positions to try, one per lane, if none before them has a match.
         uint mine = pos;
         if (pos - anchor + 31 < 1u << SKIP_LOG) {
             mine += team.lane;
@@ -195,7 +195,7 @@ __kernel void deep(__global const uint *jobs, __global const uint *contents, __g
         uint match_at = pos;
         for (uint tried = pos; tried == pos || (best.gain != 0 && tried <= match_at + PATIENCE(best) &&
                                                 tried < s.last && best.length < LONG_ENOUGH); tried++) {
-            // Each position further on costs another literal.
+            // Each further position costs another literal.
             int least = tried == pos ? 0 : best.gain + 1 + LITERAL_GAIN * (int)(tried - match_at);
 #if THOROUGH
             Found other = best_at(team, s, entries, found, near, tried, known, least);

@@ -1,14 +1,14 @@
 // The deep lazy parse of LZ77: takes the best of many candidates, unless a position soon after has a better one. The
-// rule is that of the module codec::lz77::deep; `entries` comes from lz77/sort, and `found` from lz77/link. Lanes compare the
-// bytes at the recent offsets first, each at one, and then those at the candidates of the position. A lane checks the bytes
-// that show soonest whether its match can beat the best so far, and compares the others if so. Then all lanes continue
-// matches of LANE_BYTES and more.
+// rule is that of the module codec::lz77::deep; `entries` comes from lz77/sort, and `found` from lz77/link. Lanes first
+// compare the bytes at the recent offsets, one offset per lane, then those at the position's candidates. A lane first
+// checks the bytes that decide whether its match can beat the best so far, and only then compares the others. Then all
+// lanes together continue matches of LANE_BYTES and more.
 //
 // The thorough variant also has `near`, from lz77/latest: the distance of each position's nearest candidate by a hash of
 // three bytes, 0 for none.
 //
 // Constants: CANDIDATES; LANES, which is 32; SAME, the bits of an entry's first word that candidates have in common;
-// THOROUGH, whether the parse is.
+// THOROUGH, whether this is the thorough variant.
 //
 // @pz_cost quick {
 //   threads: N/65536*128
@@ -40,13 +40,13 @@ const COMPARED = 2u;
 @group(0) @binding(5) var<storage, read_write> match_counts: array<u32>;
 // @pz_end
 
-// Bytes that a lane compares by itself.
+// Bytes that a lane compares alone.
 const LANE_BYTES = 64u;
 // The number of literals after which the step between positions grows by one, as a logarithm.
 const SKIP_LOG = 6u;
-// The shortest match, and the gain that makes up for a literal. `patience` tells how many positions to try after one with a
-// match, by the bits that a literal is taken to cost; from the length LONG_ENOUGH on, none. A short match at the near offset
-// is only taken up to NEAR_REACH.
+// The shortest match, and the gain that makes up for a literal. `patience` is the number of positions to try after one
+// with a match, from the bits of its offset and LITERAL_BITS, the assumed bits of a literal; none after a match of
+// LONG_ENOUGH or more. Short matches by the near hash reach back at most NEAR_REACH.
 const MIN_MATCH = 3u;
 const LITERAL_GAIN = 3i;
 const NEAR_REACH = 1u << 8u;
@@ -64,7 +64,7 @@ struct Found {
     gain: i32,
 }
 
-// How many positions to try after one with this match.
+// The number of positions to try after one with this match.
 fn patience(f: Found) -> u32 {
     return (4u * f.length - u32(f.gain) + 6u) / LITERAL_BITS;
 }
@@ -77,9 +77,9 @@ fn repeats(at: u32, offset: u32, count: u32) -> bool {
     return difference(i32(at), offset) << (32u - 8u * count) == 0u;
 }
 
-// The better of `best` and the lanes' matches. Each lane tries the match `offset` bytes back, 0 for none, whose offset takes
-// `bits` bits. The match counts if it has at least `shortest` bytes and gains more than `least`. Of equal gains, that of the
-// first lane is taken.
+// The better of `best` and the lanes' matches. Each lane tries the match `offset` bytes back, 0 for none, whose offset
+// takes `bits` bits. The match counts if it has at least `shortest` bytes and gains more than `least`. Among equal
+// gains, the first lane wins.
 fn best_of_lanes(at: u32, offset: u32, bits: u32, shortest: u32, best: Found, least: i32) -> Found {
     // The shortest length that gains enough.
     let needed = max((u32(max(best.gain, least)) + bits) / 4u + 1u, shortest);
@@ -118,14 +118,14 @@ fn best_of_lanes(at: u32, offset: u32, bits: u32, shortest: u32, best: Found, le
     return Found(team_shuffle(length, lead), team_shuffle(offset, lead), i32(most >> 5u));
 }
 
-// The best match of a position, if its gain is more than `least`; otherwise one without gain. The offsets `known` (0 for
-// none) are those that a decoder will know as recent.
+// The best match of a position, if its gain is more than `least`; otherwise one without gain. `known` holds the
+// decoder's recent offsets (0 for none).
 fn best_at(at: u32, known: vec3<u32>, least: i32) -> Found {
     let slot_start = from_word * 4u;
     let row = found[slot_start + at];
     let index = row & 0xffffffu;
     let hash = entries[slot_start + index].x;
-    // Each lane loads its candidate early: such loads take long.
+    // Each lane loads its candidate early, because such loads take long.
     var other = entries[slot_start + max(index, lane + 1u) - 1u - lane];
     // First, three lanes compare the bytes at one recent offset each.
     var offset = 0u;
@@ -182,7 +182,7 @@ fn deep(local_index: u32, workgroup_index: u32) {
         if team_uniform(u32(pos < last)) == 0u {
             break;
         }
-        // The positions that are next if none before them has a match.
+        // The next positions to try, one per lane, if none before them has a match.
         var mine = pos;
         if pos - anchor + 31u < 1u << SKIP_LOG {
             mine += lane;
@@ -216,7 +216,7 @@ fn deep(local_index: u32, workgroup_index: u32) {
             if team_uniform(u32(goes_on)) == 0u {
                 break;
             }
-            // Each position further on costs another literal.
+            // Each further position costs another literal.
             let least = best.gain + 1i + LITERAL_GAIN * i32(tried - match_at);
             let other = best_at(tried, known, least);
             if other.gain > least {

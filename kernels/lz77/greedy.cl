@@ -1,6 +1,6 @@
 // The greedy parse of LZ77: takes the first match found in a segment, by the rules of the module codec::lz77::greedy.
-// `found` comes from lz77/latest; this kernel verifies the candidates. The lanes of a segment check as many positions
-// at once for a possible match. Then they compare its bytes, most of them forward and the rest backward.
+// `found` comes from lz77/latest; this kernel verifies the candidates. Each lane of a segment checks one position for a
+// possible match. Then they compare its bytes, most of them forward and the rest backward.
 //
 // @pz_cost {
 //   threads: N/262144*128
@@ -10,7 +10,7 @@
 // }
 // @pz_import lz77_segment
 
-// The lanes that compare forward; the rest compare backward.
+// The number of lanes that compare forward; the rest compare backward.
 #define FORWARD (LANES / 4u * 3u)
 
 __kernel void greedy(__global const uint *restrict jobs, __global const uint *restrict contents,
@@ -40,7 +40,7 @@ __kernel void greedy(__global const uint *restrict jobs, __global const uint *re
         bool is_forward = s.lane < FORWARD;
         uint back = 4u * (s.lane - FORWARD);
         int p = is_forward ? (int)(at + 4u * s.lane) : (int)(at - back) - 4;
-        // No bytes are equal after the end, or before the first byte that the match may take.
+        // Bytes after the end, or before the first byte that the match may take, count as different.
         uint differ = 0x80000001u;
         if (is_forward ? has && (uint)p < s.end : back < room_back) differ = difference(s, p, offset);
         uint n = is_forward && differ != 0u ? trailing_zeros(differ) >> 3 : clz(differ) >> 3;

@@ -1,6 +1,6 @@
 // The greedy parse of LZ77: takes the first match found in a segment, by the rules of the module codec::lz77::greedy.
-// `found` comes from lz77/latest; this kernel verifies the candidates. The lanes of a segment check as many positions
-// at once for a possible match. Then they compare its bytes, most of them forward and the rest backward.
+// `found` comes from lz77/latest; this kernel verifies the candidates. Each lane of a segment checks one position for a
+// possible match. Then they compare its bytes, most of them forward and the rest backward.
 //
 // @pz_cost {
 //   threads: N/262144*128
@@ -16,7 +16,7 @@
 @group(0) @binding(3) var<storage, read_write> matches: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read_write> match_counts: array<u32>;
 
-// The lanes that compare forward; the rest compare backward.
+// The number of lanes that compare forward; the rest compare backward.
 const FORWARD = LANES / 4u * 3u;
 
 // @pz_entry
@@ -47,7 +47,7 @@ fn greedy(local_index: u32, workgroup_index: u32) {
         let is_forward = part_lane < FORWARD;
         let back = 4u * (part_lane - FORWARD);
         let p = select(i32(at - back) - 4i, i32(at + 4u * part_lane), is_forward);
-        // No bytes are equal after the end, or before the first byte that the match may take.
+        // Bytes after the end, or before the first byte that the match may take, count as different.
         var differ = 0x80000001u;
         if select(back < room_back, has && u32(p) < end, is_forward) {
             differ = difference(p, offset);

@@ -1,17 +1,17 @@
 // Finds LZ77 candidates: for each position, the CANDIDATES latest earlier positions of its window with the same hash.
 //
-// One pass of lz77/sort has ordered the entries of a block by a digit, which is the upper bits of the hash, and then
-// by position. A team handles the entries of one digit in one window. It visits them in order, 32 at a time, with a
-// table of the latest entries for each value of the hash's other bits, as a CPU would. Lanes that match each other
-// show which of the 32 are candidates of one another.
+// One pass of lz77/sort has ordered the entries of a block by a digit, which is the upper bits of the hash, and then by
+// position. A team handles the entries of one digit in one window. It visits them in order, 32 at a time, with a table
+// of the latest entries for each value of the hash's other bits, as a CPU would. Matches between lanes show which of
+// the 32 are candidates of one another.
 //
 // An entry gets a row of distances, nearest candidate first; a distance is 0 if the candidate has another tag or does
-// not exist. Rows are written in the entries' order, and a row of two replaces its entry. Then `gather` uses the
-// sorted index of each position: it moves rows of one or two distances into the order of positions; for rows of four,
-// it sets bit 24 in the indices of rows that are not empty. So all writes are in runs.
+// not exist. Rows are written in the entries' order, and a row of two replaces its entry. Then `gather` uses the sorted
+// index of each position: it moves rows of one or two distances into the order of positions; for rows of four, it sets
+// bit 24 in the indices of rows that are not empty. So all writes are sequential.
 //
 // Constants: CANDIDATES, 1, 2 or 4; TWO, whether there are at least two; FOUR, whether there are four; HASH_BITS;
-// DIGIT_BITS, the upper ones of them; TILE, the positions that one count of `histogram` covers.
+// DIGIT_BITS, the number of its upper bits in the digit; TILE, the positions that one count of `histogram` covers.
 //
 // @pz_cost one {
 //   threads: max(N/2048*256, 8192)
@@ -38,7 +38,7 @@
 #define RADIX (1u << DIGIT_BITS)
 #define SLOTS (1u << (HASH_BITS - DIGIT_BITS))
 
-// A row of candidates or of distances, and the same row with another one in front.
+// A row of candidates or of distances, and the row with another one put in front.
 #if FOUR
 typedef uint4 Row;
 #define ROW(v) UINT4(v)
@@ -67,7 +67,7 @@ inline Row pushed(Team t, Row row, uint entry, uint lanes) {
     return lanes != 0u ? PUSHED(row, other) : row;
 }
 
-// Blocks of 32 entries that are loaded ahead.
+// Blocks of 32 entries to load ahead.
 #if TEAM_PTX
 #define AHEAD 4u
 #else

@@ -1,6 +1,6 @@
 // Checks the header of an LZ77 payload, and finds the record of each chunk.
 //
-// A team has a block. This also checks what other kernels rely on: groups have at least 2^least_group_log chunks. See
+// One team per block. It also checks an assumption of other kernels: groups have at least 2^least_group_log chunks. See
 // src/format/lz77.md.
 //
 // @pz_cost {
@@ -80,7 +80,7 @@ __kernel void lz77_layout(__global const uint *jobs, __global const uint *payloa
     if (team_any(t, bad)) status = 4u;
     if (status == 0u && sum != left) status = 5u;
     if (t.lane == 0u) {
-        // With no chunks, nothing is decoded.
+        // A block without chunks is not decoded.
         out[BLOCK_CHUNKS] = status == 0u ? count : 0u;
         out[BLOCK_LOGS] = header;
         out[BLOCK_LEN] = content_len;

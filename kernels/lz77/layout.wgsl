@@ -1,6 +1,6 @@
 // Checks the header of an LZ77 payload, and finds the record of each chunk.
 //
-// A team has a block. This also checks what other kernels rely on: groups have at least 2^least_group_log chunks. See
+// One team per block. It also checks an assumption of other kernels: groups have at least 2^least_group_log chunks. See
 // src/format/lz77.md.
 //
 // @pz_cost {
@@ -31,7 +31,7 @@ var<immediate> args: Args;
 fn lz77_layout(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
     let team = workgroup_index * TEAMS + team_index;
-    // Teams without a block run along, to keep control flow uniform.
+    // Teams without a block take part too, to keep control flow uniform.
     let is_block = team < args.blocks;
     let block = select(0u, team, is_block);
     let content_len = jobs[8u * block];
@@ -103,7 +103,7 @@ fn lz77_layout(local_index: u32, workgroup_index: u32) {
         status = 5u;
     }
     if lane == 0u && is_block {
-        // With no chunks, nothing is decoded.
+        // A block without chunks is not decoded.
         lz77_chunks[out + BLOCK_CHUNKS] = select(0u, count, status == 0u);
         lz77_chunks[out + BLOCK_LOGS] = header;
         lz77_chunks[out + BLOCK_LEN] = content_len;

@@ -3,12 +3,12 @@
 // then one lane each continues those of 16 bytes and more; then all lanes of the segment continue those of LANE_BYTES
 // and more.
 //
-// The variants are for two and four candidates, and for eight: four by each of two hashes. Of equally good matches, one
-// by the longer hash comes first. `found` and `rows` come from lz77/latest. With two candidates, `found` holds a row of
+// The variants are for two and four candidates, and for eight: four by each of two hashes. Among equally good matches,
+// one by the longer hash wins. `found` and `rows` come from lz77/latest. With two candidates, `found` holds a row of
 // distances for each position. With four, `rows` holds the rows, and `found` the index of a position's row, with bit 24
 // set if the row is not empty.
 //
-// Constants: CANDIDATES, of each hash, 2 or 4; FOUR, whether it is 4; TWO_HASHES, whether there are two hashes; LAZY,
+// Constants: CANDIDATES of each hash, 2 or 4; FOUR, whether it is 4; TWO_HASHES, whether there are two hashes; LAZY,
 // the number of further positions to try.
 //
 // @pz_cost two {
@@ -34,8 +34,8 @@
 // }
 // @pz_import lz77_segment
 
-// The offsets that a position can choose from: the cheap one, and the candidates of one hash or two. Then the
-// positions that are measured at the same time, and lanes and words for each offset.
+// The number of offsets of a position: the cheap one, and the candidates of one hash or two. Then the positions
+// measured at the same time, and the lanes and words for each offset.
 #if TWO_HASHES
 #define CHOICES (2u * CANDIDATES + 1u)
 #else
@@ -126,14 +126,14 @@ __kernel void lazy(__global const uint *restrict jobs, __global const uint *rest
 
         uint best_at = pos, best_length = 0, best_offset = 0;
         int best_gain = 0;
-        // A position that has no match does not look ahead.
+        // A position without a match does not look ahead.
         bool goes = has;
         uint next_offset = OFFSET(pos + pair / CHOICES);
         for (uint first = 0; first <= LAZY && team_any(team, goes); first += AT_ONCE) {
             uint ahead = first + pair / CHOICES;
             uint at = pos + ahead;
             uint offset = goes ? next_offset : 0u;
-            // This loads while the current ones are measured.
+            // This load runs while the current offsets are measured.
             next_offset = first + AT_ONCE <= LAZY ? OFFSET(at + AT_ONCE) : 0u;
             int bits = choice == 0u ? -1 : 31 - (int)clz(offset + 3u);
             bool open = offset != 0u;
@@ -144,7 +144,7 @@ __kernel void lazy(__global const uint *restrict jobs, __global const uint *rest
                 open = open && at + needed <= s.end;
                 if (open) open = difference(s, (int)(at + needed) - 4, offset) == 0u;
             }
-            // Bytes that are equal in this lane's part.
+            // The number of equal bytes in this lane's part.
             uint n = open ? common_length(s.contents, s.words, at + 4u * part * COMPARED, offset) : 0u;
             uint ends = part_ballot(team, s, n < 4u * COMPARED);
             uint own_ends = ends >> (pair * PAIR_LANES) & ((1u << PAIR_LANES) - 1u);
@@ -159,7 +159,7 @@ __kernel void lazy(__global const uint *restrict jobs, __global const uint *rest
                 open = equal == 4u * COMPARED && at + n < s.end;
                 length = min(n, s.end - at);
             }
-            // Continues the long matches one after the other.
+            // Continue the long matches one after another.
             uint more = part_ballot(team, s, open);
             while (team_any(team, more != 0u)) {
                 bool is_more = more != 0u;
@@ -169,7 +169,8 @@ __kernel void lazy(__global const uint *restrict jobs, __global const uint *rest
                 uint whole = extended(team, s, its_at, its_offset, LANE_BYTES, is_more);
                 if (is_more && pair * PAIR_LANES == lead) length = whole;
             }
-            // Finds the best match of each position. Of equals, it takes the first; the cheap offset comes before all.
+            // Find the best match of each position. Among equals the first wins; the cheap offset comes before all
+            // others.
             uint key = 0;
             if (length >= 4u) {
                 int gain = 4 * (int)length - bits;

@@ -3,12 +3,12 @@
 // then one lane each continues those of 16 bytes and more; then all lanes of the segment continue those of LANE_BYTES
 // and more.
 //
-// The variants are for two and four candidates, and for eight: four by each of two hashes. Of equally good matches, one
-// by the longer hash comes first. `found` and `rows` come from lz77/latest. With two candidates, `found` holds a row of
+// The variants are for two and four candidates, and for eight: four by each of two hashes. Among equally good matches,
+// one by the longer hash wins. `found` and `rows` come from lz77/latest. With two candidates, `found` holds a row of
 // distances for each position. With four, `rows` holds the rows, and `found` the index of a position's row, with bit 24
 // set if the row is not empty.
 //
-// Constants: CANDIDATES, of each hash, 2 or 4; FOUR, whether it is 4; TWO_HASHES, whether there are two hashes; LAZY,
+// Constants: CANDIDATES of each hash, 2 or 4; FOUR, whether it is 4; TWO_HASHES, whether there are two hashes; LAZY,
 // the number of further positions to try.
 //
 // @pz_cost two {
@@ -55,7 +55,7 @@
 @group(0) @binding(4) var<storage, read_write> match_counts: array<u32>;
 // @pz_end
 
-// Whether the position at `at` has candidates, and distance `k` to them.
+// Whether position `at` has candidates, and distance `k` to them.
 // @pz_if FOUR
 fn has_any(at: u32) -> bool {
     return found[at] >> 24u != 0u;
@@ -85,8 +85,8 @@ fn distance_to_second(slot_start: u32, at: u32, k: u32) -> u32 {
 }
 // @pz_end
 
-// The offsets that a position can choose from: the cheap one, and the candidates of one hash or two. Then the
-// positions that are measured at the same time, and lanes and words for each offset.
+// The number of offsets of a position: the cheap one, and the candidates of one hash or two. Then the positions
+// measured at the same time, and the lanes and words for each offset.
 // @pz_if TWO_HASHES
 const CHOICES = 2u * CANDIDATES + 1u;
 // @pz_else
@@ -149,7 +149,7 @@ fn lazy(local_index: u32, workgroup_index: u32) {
         var best_length = 0u;
         var best_offset = 0u;
         var best_gain = 0i;
-        // A position that has no match does not look ahead.
+        // A position without a match does not look ahead.
         var goes = has;
         var first = 0u;
         var next_offset = offset_at(slot_start, pos + pair / CHOICES, has, cheap);
@@ -160,7 +160,7 @@ fn lazy(local_index: u32, workgroup_index: u32) {
             let ahead = first + pair / CHOICES;
             let at = pos + ahead;
             let offset = select(0u, next_offset, goes);
-            // This loads while the current ones are measured.
+            // This load runs while the current offsets are measured.
             next_offset = 0u;
             if first + AT_ONCE <= LAZY {
                 next_offset = offset_at(slot_start, at + AT_ONCE, has, cheap);
@@ -176,7 +176,7 @@ fn lazy(local_index: u32, workgroup_index: u32) {
                     open = difference(i32(at + needed) - 4i, offset) == 0u;
                 }
             }
-            // Bytes that are equal in this lane's part.
+            // The number of equal bytes in this lane's part.
             var n = 0u;
             if open {
                 n = common_length(at + 4u * part * COMPARED, offset);
@@ -195,7 +195,7 @@ fn lazy(local_index: u32, workgroup_index: u32) {
                 open = equal == 4u * COMPARED && at + n < end;
                 length = min(n, end - at);
             }
-            // Continues the long matches one after the other.
+            // Continue the long matches one after another.
             var more = part_ballot(open);
             loop {
                 let is_more = more != 0u;
@@ -211,7 +211,8 @@ fn lazy(local_index: u32, workgroup_index: u32) {
                     length = whole;
                 }
             }
-            // Finds the best match of each position. Of equals, it takes the first; the cheap offset comes before all.
+            // Find the best match of each position. Among equals the first wins; the cheap offset comes before all
+            // others.
             var key = 0u;
             if length >= 4u {
                 let gain = 4i * i32(length) - bits;

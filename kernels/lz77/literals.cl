@@ -1,8 +1,8 @@
 // Decodes LZ77 chunks that hold only literals, from tables and words.
 //
-// A team has a chunk. The teams of a workgroup have chunks of the same group and share its table, so that workgroup
-// memory has room for as many teams as a processor can run. The only check on the sequences is that none has a match:
-// a chunk with as many literals as bytes has no room for one. See src/format/lz77.md.
+// One team per chunk. The teams of a workgroup decode chunks of the same group and share its table, so that workgroup
+// memory has room for as many teams as a processor can run. The only check on the sequences is that none has a match: a
+// chunk with as many literals as bytes has no room for one. See src/format/lz77.md.
 //
 // @pz_cost {
 //   threads: N/262144*128
@@ -18,8 +18,8 @@
 #define ROW 128u
 #define MAX_LITERALS 511u
 
-// Here `high` and `low` are two of the lane's words, and `held` is how many of their bits it has read: at most 32 after
-// a row has begun.
+// Here `high` and `low` are two of the lane's words, and `held` is the number of their bits that it has read: at most
+// 32 after the beginning of a row.
 
 #if TEAM_PTX
 // The upper half of high:low shifted left by the lowest five bits of `by`.
@@ -61,7 +61,7 @@ INLINE void take_words(Team t, Lanes *s, bool is_row) {
     s->taken += popcount(takers);
 }
 
-// Makes sure that the ring holds the words of two rows.
+// Fills the ring with the words of two rows.
 INLINE void fill_ring(Team t, Lanes *s) {
 #if TEAM_PTX
     if (s->taken >= s->limit) {
@@ -98,7 +98,7 @@ INLINE uint literal_pair(Team t, Lanes *in, __local const uint *table, bool fse,
         *state = next_state(e1, bits);
         used += e1;
     }
-    // The lowest five bits of entries are numbers of bits, and their sum is at most 22.
+    // The lowest five bits of an entry are its number of bits, and the sum of two is at most 22.
     in->held += used & 31u;
     return pack_symbols(e0, e1);
 }
@@ -119,7 +119,7 @@ INLINE uint read_symbol(Stream *s, uint *bits, uint *used, bool active) {
     return entry >> 8 & 255u;
 }
 
-// Reads a sequence: returns its literals, 0 if it has a match or breaks a rule.
+// Reads a sequence and returns its number of literals; 0 if it has a match or breaks a rule.
 INLINE uint read_run(Team t, Lanes *in, Stream *tokens, Stream *offsets, bool active) {
     fill_ring(t, in);
     take_words(t, in, true);
@@ -150,7 +150,7 @@ __kernel void lz77_literals(__global uint *contents, __global const uint *payloa
     TEAM_START(t);
     uint block = (uint)get_group_id(0) / per_block;
     if (block >= blocks) return;
-    // What the workgroup's teams share.
+    // Shared by the workgroup's teams.
     uint first_chunk = (uint)get_group_id(0) % per_block * TEAMS;
     __global const uint *head = lz77_chunks + CHUNK_WORDS * ((ulong)block * (max_chunks + 1u));
     uint chunks = head[BLOCK_CHUNKS];

@@ -1,8 +1,8 @@
 // Decodes LZ77 chunks that hold only literals, from tables and words.
 //
-// A team has a chunk. The teams of a workgroup have chunks of the same group and share its table, so that workgroup
-// memory has room for as many teams as a processor can run. The only check on the sequences is that none has a match:
-// a chunk with as many literals as bytes has no room for one. See src/format/lz77.md.
+// One team per chunk. The teams of a workgroup decode chunks of the same group and share its table, so that workgroup
+// memory has room for as many teams as a processor can run. The only check on the sequences is that none has a match: a
+// chunk with as many literals as bytes has no room for one. See src/format/lz77.md.
 //
 // @pz_cost {
 //   threads: N/262144*128
@@ -35,10 +35,11 @@ const ROW: u32 = 128u;
 const MAX_LITERALS: u32 = 511u;
 
 var<workgroup> table: array<u32, SYMBOL_TABLE>;
-// What the first work item found: how many entries to load, and from where.
+// Found by the first work item: how many entries to load, and from where.
 var<workgroup> table_size: u32;
 
-// How many bits of its two words, `in_high` and `in_low`, the lane has read, minus 1: at most 31 after a row has begun.
+// The number of bits of `in_high` and `in_low` that the lane has read, minus 1: at most 31 after the beginning of a
+// row.
 var<private> used_bits: u32;
 
 // Begins a row if `is_row`, which is the same in all lanes: each lane with fewer than 32 bits takes a word.
@@ -85,7 +86,7 @@ fn literal_pair(fse: bool, place: u32, end: u32) -> u32 {
     return ((e0 >> 8u) & 255u) | (e1 & 0xff00u);
 }
 
-// The same where both exist and are FSE coded.
+// The same, if both literals exist and are FSE coded.
 fn fse_pair() -> u32 {
     take_words(true);
     let bits = next_bits();
@@ -113,7 +114,7 @@ fn stream_entry(s: Stream, bits: u32) -> u32 {
 var<private> tokens: Stream;
 var<private> offsets: Stream;
 
-// Reads a sequence: returns its literals, 0 if it has a match or breaks a rule.
+// Reads a sequence and returns its number of literals; 0 if it has a match or breaks a rule.
 fn read_run(is_active: bool) -> u32 {
     take_words(true);
     var bits = next_bits();
@@ -147,7 +148,7 @@ fn read_run(is_active: bool) -> u32 {
 // @pz_entry
 fn lz77_literals(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    // What the workgroup's teams share.
+    // Shared by the workgroup's teams.
     let block = min(workgroup_index / args.per_block, args.blocks - 1u);
     let first_chunk = workgroup_index % args.per_block * TEAMS;
     let head = CHUNK_WORDS * block * (args.max_chunks + 1u);

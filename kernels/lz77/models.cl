@@ -1,4 +1,4 @@
-// Chooses constant, raw or Huffman models for groups, and builds their codes. A team has one model of a group.
+// Chooses constant, raw or Huffman models for groups, and builds their codes. One team per model of a group.
 //
 // Every number here equals that of the CPU's encoder: equal counts give equal models.
 //
@@ -47,8 +47,8 @@ inline void sort_symbols(Team t, __local const uint *counts, __local uint *keys,
     team_sync(t);
 }
 
-// Huffman's algorithm over sorted keys, on one lane: numbers of inner nodes of each depth in `inner`, of 16 words; false if
-// a code would be longer than `limit`.
+// Huffman's algorithm over sorted keys, on one lane: the number of inner nodes of each depth in `inner`, of 16 words;
+// false if a code would be longer than `limit`.
 inline bool minimum_redundancy(
     uint n, __local const uint *keys, uint limit, __local uint *weights, __local uint *parents, __local uint *inner
 ) {
@@ -95,7 +95,7 @@ inline void package_merge(
     team_sync(t);
     for (uint level = 0; level < limit; level++) {
         // Both lists are sorted, so an item's place is its own index plus the number of smaller items in the other
-        // list. Of equal items, leaves come first.
+        // list. Among equal items, leaves come first.
         EACH(k) {
             uint i = 32u * k + t.lane;
             if (i < n) {
@@ -196,7 +196,7 @@ inline void code_lengths(
     team_sync(t);
 }
 
-// Makes the codes of symbols from their lengths: code from the top down | length.
+// Computes the codes of symbols from their lengths, in the form code from the top down | length.
 inline void assign_codes(Team t, __local const uint *lengths, __local uint *next, __global uint *codes) {
     uint rank[ROUNDS];
     if (t.lane < 16u) next[t.lane] = 0u;

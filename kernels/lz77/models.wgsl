@@ -1,4 +1,4 @@
-// Chooses constant, raw or Huffman models for groups, and builds their codes. A team has one model of a group.
+// Chooses constant, raw or Huffman models for groups, and builds their codes. One team per model of a group.
 //
 // Every number here equals that of the CPU's encoder: equal counts give equal models.
 //
@@ -14,7 +14,7 @@
 
 // Sorted: count << 8 | symbol.
 var<workgroup> keys: array<u32, 256>;
-// Room for one algorithm at a time, and numbers of inner nodes of each depth.
+// Space for one algorithm at a time, and the number of inner nodes of each depth.
 var<workgroup> work: array<u32, 1024>;
 var<workgroup> inner: array<u32, 16>;
 var<workgroup> is_leaf: array<atomic<u32>, 192>;
@@ -55,8 +55,8 @@ fn sort_symbols() {
     team_sync();
 }
 
-// Huffman's algorithm over sorted keys, on one lane: numbers of inner nodes of each depth in `inner`; 0 if a code would be
-// longer than `limit`.
+// Huffman's algorithm over sorted keys, on one lane: the number of inner nodes of each depth in `inner`; 0 if a code
+// would be longer than `limit`.
 fn minimum_redundancy(n: u32, limit: u32) -> u32 {
     var leaf = 0u;
     var root = 0u;
@@ -121,7 +121,7 @@ fn package_merge(n: u32, limit: u32) {
     team_sync();
     for (var level = 0u; level < limit; level++) {
         // Both lists are sorted, so an item's place is its own index plus the number of smaller items in the other
-        // list. Of equal items, leaves come first.
+        // list. Among equal items, leaves come first.
         for (var k = 0u; k < rounds(); k++) {
             let i = 32u * k + lane;
             if i < n {
@@ -223,7 +223,7 @@ fn code_lengths(n: u32, limit: u32) {
     team_sync();
 }
 
-// Makes the codes of symbols from their lengths: code from the top down | length.
+// Computes the codes of symbols from their lengths, in the form code from the top down | length.
 fn assign_codes(model: u32) {
     var rank: array<u32, 8>;
     if lane < 16u {

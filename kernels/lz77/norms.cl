@@ -1,4 +1,4 @@
-// Chooses FSE models for groups where they are smaller, and builds their tables. A team has one model of a group.
+// Chooses FSE models for groups where they are smaller, and builds their tables. One team per model of a group.
 //
 // Every number here equals that of the CPU's encoder: equal counts give equal models.
 //
@@ -13,7 +13,7 @@
 // @pz_import lz77_code
 // @pz_import lz77_group
 
-// 2^33 / d rounded down, for an odd d above 1.
+// 2^33 / d, rounded down, for an odd d above 1.
 inline uint reciprocal(uint d) {
     uint quotient = 0xffffffffu / d, rest = 0u - quotient * d;
     return 2u * quotient + (rest >= d - rest ? 1u : 0u);
@@ -61,7 +61,7 @@ inline void normalize_counts(Team t, __local const uint *counts, uint total, uin
         count[k] = counts[32u * k + t.lane];
         norm[k] = 0u;
     }
-    // Gives rare symbols the one state that they must have, until no other symbol is rare.
+    // Give rare symbols the one state that they need, until no other symbol is rare.
     uint states = 1u << log;
     for (uint i = 0; i < 256u; i++) {
         uint rare = 0, rare_total = 0;
@@ -93,7 +93,7 @@ inline void normalize_counts(Team t, __local const uint *counts, uint total, uin
     uint size = 1u << log;
     sum = size - states + team_sum(t, sum);
 
-    // Corrects the result: a few states may be left over, missing, or better placed elsewhere.
+    // Correct the result: a few states may be left over, missing, or better used elsewhere.
     ulong loss[ROUNDS], gain[ROUNDS];
 #if TEAM_PTX
 #pragma unroll
@@ -165,13 +165,13 @@ inline uint preferred(uint norm, uint log, uint j) {
 }
 
 // The encoding table: each symbol's word in `codes`, bits that leave a state | next << 20, and the states of all
-// symbols in turn in `next`, two in a word. `order` gets the symbols that have norms, and `mask` the place of each
-// one's first occurrence when all occurrences are in a row.
+// symbols in turn in `next`, two in a word. `order` gets the symbols that have norms, and `mask` a bit at each one's
+// first occurrence among all occurrences in a row.
 inline void encoding_table(
     Team t, __local const uint *norms, uint log, __local uint *begins, __local uint *places,
     __local uchar *order, __local uint *mask, __global uint *codes, __global ushort *next
 ) {
-    // Each word of `places` has two counters.
+    // Each word of `places` holds two counters.
     uint size = team_uniform(t, 1u << log);
     for (uint i = t.lane; i < 1024u; i += 32u) places[i] = 0u;
     mask[t.lane] = 0u;
@@ -254,7 +254,7 @@ __kernel void choose_norms(
     for (uint i = team.lane; i < DESCRIPTION_WORDS; i += 32u) description[i] = 0u;
     normalize_counts(team, counts, total, log, norms);
     uint size = fse_bits(team, counts, norms, log);
-    // A norm is described like a code of this length.
+    // The description states a norm like a code of this length.
     EACH(k) {
         uint norm = norms[32u * k + team.lane];
         lengths[32u * k + team.lane] = norm == 0u ? 0u : log - log2_floor(norm);

@@ -1,4 +1,4 @@
-// Chooses FSE models for groups where they are smaller, and builds their tables. A team has one model of a group.
+// Chooses FSE models for groups where they are smaller, and builds their tables. One team per model of a group.
 //
 // Every number here equals that of the CPU's encoder: equal counts give equal models.
 //
@@ -26,7 +26,7 @@ fn divide(n: vec2<u32>, d: u32) -> u32 {
     return quotient;
 }
 
-// 2^33 / d rounded down, for an odd d above 1.
+// 2^33 / d, rounded down, for an odd d above 1.
 fn reciprocal(d: u32) -> u32 {
     let quotient = 0xffffffffu / d;
     let rest = 0u - quotient * d;
@@ -56,7 +56,7 @@ fn worth(n: u32) -> u32 {
     return sum;
 }
 
-// What a symbol would lose with its last state, with all bits inverted, and what it would gain from one more.
+// A symbol's loss if it gave up its last state, with all bits inverted, and its gain from one more.
 fn margins_of(count: u32, norm: u32) -> vec4<u32> {
     var loss = vec2(0xffffffffu);
     var gain = vec2(0u);
@@ -86,7 +86,7 @@ fn team_largest(value: vec2<u32>, symbol: u32) -> vec3<u32> {
 fn normalize_counts(all: u32, log: u32) {
     var norm: array<u32, 8>;
     var margins: array<vec4<u32>, 8>;
-    // Gives rare symbols the one state that they must have, until no other symbol is rare.
+    // Give rare symbols the one state that they need, until no other symbol is rare.
     var total = all;
     var states = 1u << log;
     for (var i = 0u; i < 256u; i++) {
@@ -123,7 +123,7 @@ fn normalize_counts(all: u32, log: u32) {
     let size = 1u << log;
     sum = size - states + team_sum(sum);
 
-    // Corrects the result: a few states may be left over, missing, or better placed elsewhere.
+    // Correct the result: a few states may be left over, missing, or better used elsewhere.
     for (var i = 0u; i < 8192u; i++) {
         var least = margins[0].xy;
         var most = margins[0].zw;
@@ -192,14 +192,14 @@ fn preferred(norm: u32, log: u32, j: u32) -> u32 {
 }
 
 var<workgroup> begins: array<u32, 256>;
-// Two counters in a word.
+// Two counters to a word.
 var<workgroup> places: array<atomic<u32>, 1024>;
-// The symbols that have norms, in order, and a mask of where the first occurrence of each is when all occurrences are
-// in a row.
+// The symbols that have norms, in order, and a mask with a bit at the first occurrence of each among all occurrences in
+// a row.
 var<workgroup> order: array<u32, 256>;
 var<workgroup> start_mask: array<atomic<u32>, 64>;
 
-// The place of occurrence number `at` of all; `ranks` symbols begin before the word of the mask that it is in, which is `here`.
+// The place of occurrence `at` of all. Its word of the mask is `here`, and `ranks` symbols begin before that word.
 fn occurrence(at: u32, ranks: u32, here: u32, log: u32) -> u32 {
     let symbol = order[(ranks + countOneBits(here & (team_before() | 1u << lane)) - 1u) & 255u];
     return preferred(norms[symbol], log, at - begins[symbol]) & ((1u << log) - 1u);
@@ -304,7 +304,7 @@ fn choose_norms(local_index: u32, workgroup_index: u32) {
     }
     normalize_counts(team_uniform(loaded.total), log);
     var size = fse_bits(log);
-    // A norm is described like a code of this length.
+    // The description states a norm like a code of this length.
     for (var k = 0u; k < rounds(); k++) {
         let norm = norms[32u * k + lane];
         lengths[32u * k + lane] = select(log - log2_floor(norm), 0u, norm == 0u);

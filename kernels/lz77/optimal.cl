@@ -2,36 +2,37 @@
 // rule is that of codec::lz77::optimal; `lz77_low` and `lz77_high` hold the candidates.
 //
 // Each work item parses one segment and visits its positions in order: with a team per segment, most lanes would be
-// idle at each position. A workgroup's segments are neighbours, and so mostly of the same chunk. A sampling pass only
-// parses each 2^SPACING_LOG-th segment; `segments` is the number of those that it parses of a block.
+// idle at each position. A workgroup's segments are neighbours, so mostly of the same chunk. A sampling pass parses
+// only each 2^SPACING_LOG-th segment; `segments` counts the parsed segments of a block.
 //
-// Rings in workgroup memory hold what is known about the next RING - 1 positions, a word for each: price << 11 | 127
-// - length << 4 | source, where the source is 0 to 2 for a recent offset, else 3 + place in the list. Of words with
-// equal prices the one with the longer step is less. That step came first, so the word agrees with the rule. Prices
-// are modulo 2^21, which is 4,096 bits each way. A literal costs at most 20 bits, so RING positions cost less than
-// FAR, which is the price of an unknown position above that of the position RING before it. And a position costs at
-// most 1,400 bits more than a later one, because the parse also tries matches that end in between. Candidates longer
-// than all earlier ones at a position are records. They divide the lengths that can be reached: each length belongs
-// to the first record of at least that length.
+// Rings in workgroup memory hold the best known step to each of the next RING - 1 positions, a word each: `price << 11
+// | 127 - length << 4 | source`. The source is 0 to 2 for a recent offset, else 3 + place in the list. Among words with
+// equal prices, the one with the longer step is less. That step came first, so the smaller word follows the rule.
+// Prices are modulo 2^21, which is 4,096 bits each way. A literal costs at most 20 bits, so RING positions cost less
+// than FAR: an unknown position's price is that of the position RING before it, plus FAR. And a position costs at most
+// 1,400 bits more than a later one, because the parse also tries matches that end in between. Candidates longer than
+// all earlier ones at a position are records. Each reachable length belongs to the first record of at least that
+// length.
 //
-// `entries` is free by now, and receives how matches reach positions: offset | length - 3 << 24, and symbol of the
-// offset if it is recent, else 3, | literals before the match << 2. The entry for position p is at p - 1. If a
+// `entries` is free by now, and receives the match that reaches each position: offset | length - 3 << 24, and symbol of
+// the offset if it is recent, else 3, | literals before the match << 2. The entry for position p is at p - 1. If a
 // literal leads to the segment's end, its entry there has offset 0 and the literals.
 //
-// Matches are longer than one byte, so only the literal at the previous position can still change how the next
-// position is reached. That literal is tried first. The loads for the next position then run during the rest of the
-// work at the previous one.
+// Matches are longer than one byte, so only the literal at the previous position can still change the step to the next
+// position. The parse tries that literal first. The loads for the next position then run during the rest of the work at
+// the previous one.
 //
-// A match at a recent offset continues at the next position without a comparison: its length is kept beside the
-// offset, 0 if unknown. It is unknown after a listed match, which may be the inherited rest of a longer one.
+// A match at a recent offset continues at the next position without a comparison, because the parse keeps its length
+// beside the offset, 0 if unknown. It is unknown after a listed match, which may be the inherited rest of a longer one.
 //
 // Some drivers stop an invocation after 65,535 iterations. So `parse` can handle a part of the positions, save its
 // state in `lz77_states`, and continue from there. For each of the last RING positions, a workgroup has a row of
 // states there: recent offsets | length << 24, and literals since the last match | matches << 15. Then come RING / 4
 // rows for the rings, and two for the rest.
 //
-// Constants: SEGMENT_LOG, 12 to 14; SPACING_LOG, at most that of a chunk's segments; CHUNKS, of a workgroup's segments;
-// NICE_LENGTH, at most RING; EVERY_LENGTH, at most 66; COUNT, whether to count symbols for the next pass.
+// Constants: SEGMENT_LOG, 12 to 14; SPACING_LOG, at most the logarithm of a chunk's number of segments; CHUNKS, the
+// chunks of a workgroup's segments; NICE_LENGTH, at most RING; EVERY_LENGTH, at most 66; COUNT, whether to count
+// symbols for the next pass.
 //
 // @pz_cost {
 //   threads: N/262144*16
@@ -48,7 +49,7 @@
 #define ALL 0xffffffffu
 #define LONGEST 256u
 #define RING 128u
-// A position's records, and one more that may be read.
+// A position's records, and one more that the loop may read.
 #define RECORDS 12u
 #define ROWS (RING + RING / 4u + 2u)
 // Fields of words in rings.
@@ -178,7 +179,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
     }
 
     uint stop = len != 0 ? min(first + steps, len) : 0;
-    // What the parse loads for a position: its bytes, those at the recent offsets, and its list.
+    // The loaded data of a position: its bytes, those at the recent offsets, and its list.
     uint own = 0, own_next = 0, at_a = 0, next_a = 0, at_b = 0, next_b = 0, at_c = 0, next_c = 0;
     uint4 list_a = UINT4(0), list_b = UINT4(0);
     uint most_word = words - 1u;
@@ -193,7 +194,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
         base += (table[TABLE_RUNS] + extra) * ONE_PRICE;
         ring[place] = price + FAR;
 
-        // How the next position is reached.
+        // The best step to the next position.
         uint arrival = ring[PLACE(i + 1u)];
         if ((int)(literal - arrival) < 0) arrival = literal;
         uint arrival_length = 127u - (arrival / ONE_LENGTH & 127u), arrival_source = arrival & SOURCE_MASK;
@@ -254,7 +255,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
             uint symbol = source;
             if (source >= 3u) symbol = offset == recent_a ? 0 : offset == recent_b ? 1u : offset == recent_c ? 2u : 3u;
             price = (record & ~(ONE_PRICE - 1u)) + token_price(table, row, longest);
-            // Forget the positions in between, and measure FAR from the new price.
+            // Reset the positions in between, with FAR measured from the new price.
             uint behind = max(reached + 1u, i + (longest & (RING - 1u)));
             for (uint p = i + 1u; p < behind; p++) ring[PLACE(p)] = price + FAR;
             i += longest;
@@ -283,7 +284,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
                     | (old_c & (arrival_source == 2u ? ALL : 0));
                 uint symbol = its == old_a ? 0 : its == old_b ? 1u : its == old_c ? 2u : 3u;
                 paths[at] = UINT2(its | (arrival_length - 3u) << 24, symbol | (before.w & 0x7fffu) << 2);
-                // What remains of those matches.
+                // The remainders of those matches.
                 known_a = max(before.x >> 24, arrival_length) - arrival_length;
                 known_b = max(before.y >> 24, arrival_length) - arrival_length;
                 known_c = max(before.z >> 24, arrival_length) - arrival_length;
@@ -323,7 +324,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
                 left = left >> 4 | far_left << 28;
                 far_left >>= 4;
             }
-            // Longer ones are tried at the lengths of records only, which are the last ones.
+            // Try longer lengths only at records, the last ones.
             for (uint r = records; r > 0 && longest > EVERY_LENGTH; r--) {
                 uint length = record_lengths[(r - 1u) * THREADS + lane];
                 if (length <= EVERY_LENGTH) break;
@@ -349,7 +350,7 @@ __kernel void parse(__global const uint *restrict jobs, __global const uint *res
         UINT4(recent_a | known_a << 24, recent_b | known_b << 24, recent_c | known_c << 24, 0);
 }
 
-// Goes backward along the cheapest path of each segment.
+// Follows the cheapest path of each segment backward.
 __kernel void trace(__global const uint *restrict jobs, __global const uint2 *restrict paths,
                     __global uint2 *restrict matches, __global const uint *restrict match_counts,
 #if COUNT

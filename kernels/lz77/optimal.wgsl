@@ -2,36 +2,37 @@
 // rule is that of codec::lz77::optimal; `lz77_low` and `lz77_high` hold the candidates.
 //
 // Each work item parses one segment and visits its positions in order: with a team per segment, most lanes would be
-// idle at each position. A workgroup's segments are neighbours, and so mostly of the same chunk. A sampling pass only
-// parses each 2^SPACING_LOG-th segment; `segments` is the number of those that it parses of a block.
+// idle at each position. A workgroup's segments are neighbours, so mostly of the same chunk. A sampling pass parses
+// only each 2^SPACING_LOG-th segment; `segments` counts the parsed segments of a block.
 //
-// Rings in workgroup memory hold what is known about the next RING - 1 positions, a word for each: price << 11 | 127
-// - length << 4 | source, where the source is 0 to 2 for a recent offset, else 3 + place in the list. Of words with
-// equal prices the one with the longer step is less. That step came first, so the word agrees with the rule. Prices
-// are modulo 2^21, which is 4,096 bits each way. A literal costs at most 20 bits, so RING positions cost less than
-// FAR, which is the price of an unknown position above that of the position RING before it. And a position costs at
-// most 1,400 bits more than a later one, because the parse also tries matches that end in between. Candidates longer
-// than all earlier ones at a position are records. They divide the lengths that can be reached: each length belongs
-// to the first record of at least that length.
+// Rings in workgroup memory hold the best known step to each of the next RING - 1 positions, a word each: `price << 11
+// | 127 - length << 4 | source`. The source is 0 to 2 for a recent offset, else 3 + place in the list. Among words with
+// equal prices, the one with the longer step is less. That step came first, so the smaller word follows the rule.
+// Prices are modulo 2^21, which is 4,096 bits each way. A literal costs at most 20 bits, so RING positions cost less
+// than FAR: an unknown position's price is that of the position RING before it, plus FAR. And a position costs at most
+// 1,400 bits more than a later one, because the parse also tries matches that end in between. Candidates longer than
+// all earlier ones at a position are records. Each reachable length belongs to the first record of at least that
+// length.
 //
-// `entries` is free by now, and receives how matches reach positions: offset | length - 3 << 24, and symbol of the
-// offset if it is recent, else 3, | literals before the match << 2. The entry for position p is at p - 1. If a
+// `entries` is free by now, and receives the match that reaches each position: offset | length - 3 << 24, and symbol of
+// the offset if it is recent, else 3, | literals before the match << 2. The entry for position p is at p - 1. If a
 // literal leads to the segment's end, its entry there has offset 0 and the literals.
 //
-// Matches are longer than one byte, so only the literal at the previous position can still change how the next
-// position is reached. That literal is tried first. The loads for the next position then run during the rest of the
-// work at the previous one.
+// Matches are longer than one byte, so only the literal at the previous position can still change the step to the next
+// position. The parse tries that literal first. The loads for the next position then run during the rest of the work at
+// the previous one.
 //
-// A match at a recent offset continues at the next position without a comparison: its length is kept beside the
-// offset, 0 if unknown. It is unknown after a listed match, which may be the inherited rest of a longer one.
+// A match at a recent offset continues at the next position without a comparison, because the parse keeps its length
+// beside the offset, 0 if unknown. It is unknown after a listed match, which may be the inherited rest of a longer one.
 //
 // Some drivers stop an invocation after 65,535 iterations. So `parse` can handle a part of the positions, save its
 // state in `lz77_states`, and continue from there. For each of the last RING positions, a workgroup has a row of
 // states there: recent offsets | length << 24, and literals since the last match | matches << 15. Then come RING / 4
 // rows for the rings, and two for the rest.
 //
-// Constants: SEGMENT_LOG, 12 to 14; SPACING_LOG, at most that of a chunk's segments; CHUNKS, of a workgroup's segments;
-// NICE_LENGTH, at most RING; EVERY_LENGTH, at most 66; COUNT, whether to count symbols for the next pass.
+// Constants: SEGMENT_LOG, 12 to 14; SPACING_LOG, at most the logarithm of a chunk's number of segments; CHUNKS, the
+// chunks of a workgroup's segments; NICE_LENGTH, at most RING; EVERY_LENGTH, at most 66; COUNT, whether to count
+// symbols for the next pass.
 //
 // @pz_cost {
 //   threads: N/262144*16
@@ -47,7 +48,7 @@
 
 const LONGEST = 256u;
 const RING = 128u;
-// A position's records, and one more that may be read.
+// A position's records, and one more that the loop may read.
 const RECORDS = 12u;
 const ROWS = RING + RING / 4u + 2u;
 // Fields of words in rings.
@@ -93,7 +94,7 @@ var<private> record: u32;
 var<private> record_offset: u32;
 var<private> record_source: u32;
 
-// What the parse loads for a position: its bytes, those at the recent offsets, and its list.
+// The loaded data of a position: its bytes, those at the recent offsets, and its list.
 struct Asked {
     own: vec2<u32>,
     words: vec3<u32>,
@@ -103,7 +104,7 @@ struct Asked {
 }
 var<private> asked: Asked;
 
-// Loads that, if the window reaches that far back.
+// Starts the loads for position `pos`, where the window reaches far enough back.
 fn ask_for(pos: u32, recent: vec3<u32>, reach: u32, has_list: bool, place: u32) {
     let most = vec3(block_words - 1u);
     let begin = min(vec3(pos) - select(recent, vec3<u32>(), recent > vec3(reach)) >> vec3(2u), most);
@@ -255,7 +256,7 @@ fn parse(local_index: u32, workgroup_index: u32) {
         base += (table_at(TABLE_RUNS) + extra) * ONE_PRICE;
         ring[place] = price + FAR;
 
-        // How the next position is reached.
+        // The best step to the next position.
         var arrival = ring[place_of(i + 1u)];
         if bitcast<i32>(literal - arrival) < 0 {
             arrival = literal;
@@ -320,7 +321,7 @@ fn parse(local_index: u32, workgroup_index: u32) {
         let is_taken = longest >= NICE_LENGTH;
         if is_taken {
             price = (record & ~(ONE_PRICE - 1u)) + token_price(row, longest);
-            // Forget the positions in between, and measure FAR from the new price.
+            // Reset the positions in between, with FAR measured from the new price.
             let behind = max(reached + 1u, i + (longest & (RING - 1u)));
             for (var p = i + 1u; p < behind; p++) {
                 ring[place_of(p)] = price + FAR;
@@ -346,7 +347,7 @@ fn parse(local_index: u32, workgroup_index: u32) {
                 offset = select(offset, listed_word & OFFSET_MASK, arrival_source >= 3u);
                 let symbol = recent_symbol(offset, old);
                 paths[origin + at] = vec2(offset | (arrival_length - 3u) << 24u, symbol | (before.w & 0x7fffu) << 2u);
-                // What remains of those matches.
+                // The remainders of those matches.
                 known = max(before.xyz >> vec3(24u), vec3(arrival_length)) - arrival_length;
                 known = select(known, vec3(0u, known.xy), symbol == 3u);
                 recent = select(old, vec3(offset, old.xy), symbol == 3u);
@@ -390,7 +391,7 @@ fn parse(local_index: u32, workgroup_index: u32) {
                 left = left >> 4u | far_left << 28u;
                 far_left >>= 4u;
             }
-            // Longer ones are tried at the lengths of records only, which are the last ones.
+            // Try longer lengths only at records, the last ones.
             for (var r = records; r > 0u && longest > EVERY_LENGTH; r--) {
                 let length = record_lengths[(r - 1u) * THREADS + lane];
                 if length <= EVERY_LENGTH {
@@ -442,7 +443,7 @@ fn count_symbol(place: u32) {
 // @pz_end
 }
 
-// Goes backward along the cheapest path of each segment.
+// Follows the cheapest path of each segment backward.
 // @pz_entry
 fn trace(local_index: u32, workgroup_index: u32) {
     lane = local_index;

@@ -1,7 +1,7 @@
-// Sorts LZ77 chunks for decoding: the slowest first.
+// Sorts LZ77 chunks for decoding, the slowest first.
 //
-// Chunks that run at the same time then take about equally long, and the last ones are quick. The compute units take a
-// workgroup each of the first `round` chunks, then one each of the next, and so on. In every second round the order is
+// Then chunks that run at the same time take about equally long, and the last ones are quick. Each compute unit takes a
+// workgroup of the first `round` chunks, then one of the next `round`, and so on. In every second round the order is
 // reversed: otherwise the first compute unit would get the slowest workgroup of every round. One workgroup sorts the
 // numbers of all chunks by an estimate of their time. The order of chunks with equal estimates is unspecified and
 // irrelevant.

@@ -22,7 +22,7 @@ inline uint head_bits(__global const uint *models) {
     return bits;
 }
 
-// Finds where the records of a block go and how long its payload is. A team has a block.
+// Computes where the records of a block go, and the length of its payload. One team per block.
 __kernel void measure(
     __global const uint *restrict jobs,
     __global const uint *restrict models,
@@ -103,7 +103,7 @@ inline uint table_word(__global const uint *models, uint i) {
     return value >> 24 | (value >> 8 & 0xff00u) | (value << 8 & 0xff0000u) | value << 24;
 }
 
-// Writes the payloads of blocks that fit. A workgroup has a chunk.
+// Writes the payloads that fit. One workgroup per chunk.
 __kernel void pack(
     __global const uint *restrict jobs,
     __global const uint *restrict models,

@@ -45,7 +45,7 @@ fn head_bits(group: u32) -> u32 {
     return bits;
 }
 
-// Finds where the records of a block go and how long its payload is. A team has a block.
+// Computes where the records of a block go, and the length of its payload. One team per block.
 // @pz_entry
 fn measure(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
@@ -131,7 +131,7 @@ fn table_word(group: u32, i: u32) -> u32 {
     return value >> 24u | (value >> 8u & 0xff00u) | (value << 8u & 0xff0000u) | value << 24u;
 }
 
-// Writes the payloads of blocks that fit. A workgroup has a chunk.
+// Writes the payloads that fit. One workgroup per chunk.
 // @pz_entry
 fn pack(local_index: u32, workgroup_index: u32) {
     let at = workgroup_index;

@@ -1,8 +1,8 @@
 // Computes the prices of symbols for the optimal parse of LZ77 from their counts in a chunk, by the rule of
 // codec::lz77::prices.
 //
-// Constants: FIRST, whether there is no parse yet: then literals are priced by the counts of bytes, and tokens and
-// offsets by counts that are typical of most data.
+// Constants: FIRST, whether there is no parse yet. Then the prices of literals come from the counts of bytes, and those
+// of tokens and offsets from counts typical of most data.
 //
 // @pz_cost {
 //   threads: N/32768*256
@@ -18,7 +18,7 @@
 #define COPIES 8u
 #define PIECE_LOG 15u
 
-// Counts the bytes of chunks. A workgroup has 32 KiB.
+// Counts the bytes of chunks. One workgroup per 32 KiB.
 __kernel void count_bytes(__global const uint *restrict jobs, __global const uint *restrict contents,
                           __global uint *restrict symbols, uint slot, uint chunk_log, uint pieces, uint blocks,
                           uint stride) {
@@ -49,7 +49,7 @@ __kernel void count_bytes(__global const uint *restrict jobs, __global const uin
     }
 }
 
-// The price of a symbol that occurs `n` times, of symbols whose weights' logarithm is `log_total`.
+// The price of a symbol that occurs `n` times; `log_total` is the logarithm of the sum of all symbols' weights.
 inline uint price_of(uint log_total, uint n) {
     return max((log_total - log2_fixed(2u * n + 1u)) >> 8, BIT / 8u);
 }

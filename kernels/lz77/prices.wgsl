@@ -1,8 +1,8 @@
 // Computes the prices of symbols for the optimal parse of LZ77 from their counts in a chunk, by the rule of
 // codec::lz77::prices.
 //
-// Constants: FIRST, whether there is no parse yet: then literals are priced by the counts of bytes, and tokens and
-// offsets by counts that are typical of most data.
+// Constants: FIRST, whether there is no parse yet. Then the prices of literals come from the counts of bytes, and those
+// of tokens and offsets from counts typical of most data.
 //
 // @pz_cost {
 //   threads: N/32768*256
@@ -18,7 +18,7 @@
 const COPIES = 8u;
 const PIECE_LOG = 15u;
 
-// In count_bytes `parts` are pieces, in prices chunks.
+// `parts` counts pieces in count_bytes, and chunks in prices.
 struct Args {
     slot: u32,
     chunk_log: u32,
@@ -37,7 +37,7 @@ var<immediate> args: Args;
 
 var<workgroup> histogram: array<atomic<u32>, 2048>;
 
-// Counts the bytes of chunks. A workgroup has 32 KiB.
+// Counts the bytes of chunks. One workgroup per 32 KiB.
 // @pz_entry
 fn count_bytes(local_index: u32, workgroup_index: u32) {
     let block = workgroup_index / args.parts;
@@ -76,7 +76,7 @@ fn count_bytes(local_index: u32, workgroup_index: u32) {
     }
 }
 
-// The price of a symbol that occurs `n` times, of symbols whose weights' logarithm is `log_total`.
+// The price of a symbol that occurs `n` times; `log_total` is the logarithm of the sum of all symbols' weights.
 fn price_of(log_total: u32, n: u32) -> u32 {
     return max(log_total - log2_fixed(2u * n + 1u) >> 8u, BIT / 8u);
 }

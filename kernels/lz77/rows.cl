@@ -14,14 +14,14 @@
 
 #define LOCAL_WORDS (256u + 256u + 64u)
 
-// Repeats what follows for the first and the second half of a row of four literals or two sequences.
+// Repeats its operand for both halves of a row of four literals or two sequences.
 #if TEAM_PTX
 #define HALVES(part) for (uint part = 0; part < 2u; part++)
 #else
 #define HALVES(part) _Pragma("nounroll") for (uint part = 0; part < 2u; part++)
 #endif
 
-// Rows of literals to load ahead: a team waits mostly for memory, and there are no more teams than chunks.
+// Rows of literals to load ahead. A team mostly waits for memory, and there are no more teams than chunks.
 #if TEAM_PTX
 #define AHEAD 8u
 #else
@@ -33,7 +33,7 @@ typedef struct {
     uint partial;     // its unfinished word, filled from the top
     uint filled;      // bits of that
     uint place;       // where it goes
-    uint next_place;  // and the one after it, if that is known already:
+    uint next_place;  // and the next word's place, if `is_ahead`
     bool is_ahead;
     uint end;         // the end of this lane's last word that is not 0
     uint total;       // words that the decoder has taken, all lanes together
@@ -53,7 +53,7 @@ inline void write_row(Team t, Writer *w, __global uint *restrict out, uint room,
     if (filled > 31u) {
         if (w->place < room) out[w->place] = word;
         if (word != 0u) w->end = max(w->end, w->place + 1u);
-        // The bits that did not fit. Less than a word was free.
+        // Keep the bits that did not fit. Less than a word was free.
         word = bits << (32u - w->filled);
         w->place = w->next_place;
         w->is_ahead = false;
@@ -112,8 +112,8 @@ inline void write_offset(
     write_coded(t, w, out, room, code, bits, extra);
 }
 
-// What a lane needs of a row of literals: their codes; or their word, and the one before it for the shift. After the
-// last row there are no codes, and no symbols of the chunk.
+// A lane's input from a row of literals: their codes; or their word, and the previous word for the shift. After the
+// last row it is 0.
 inline uint2 load_row(
     __global const uint *literals, __global const uint2 *literal_codes, uint row, uint rows, uint lane, bool is_coded, uint shift
 ) {
@@ -184,7 +184,7 @@ __kernel void write_words(
 #pragma unroll
 #endif
     for (uint i = 0; i < AHEAD; i++) ahead[i] = LOAD_ROW(i);
-    // This runs at least once: in a loop that may be skipped, barriers are conditional, and some compilers get that
+    // This loop runs at least once: if it could be skipped, its barriers would be conditional, which some compilers get
     // wrong.
     uint row = 0;
     do {
@@ -249,7 +249,7 @@ __kernel void write_words(
             write_offset(team, &w, words, room, offset_codes, part == 0u ? o.x : o.y, coded_offsets, is_active);
         }
     }
-    // Finishes words that the decoder takes, even if they are empty.
+    // Finish the words that the decoder takes, even empty ones.
     if (w.place < room) words[w.place] = w.partial;
     if (w.partial != 0u) w.end = max(w.end, w.place + 1u);
     if (w.is_ahead && w.next_place < room) words[w.next_place] = 0u;

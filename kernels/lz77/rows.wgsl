@@ -50,11 +50,11 @@ var<workgroup> offset_codes: array<u32, 64>;
 var<private> partial: u32;    // its unfinished word, filled from the top
 var<private> filled: u32;     // bits of that
 var<private> place: u32;      // where it goes
-var<private> next_place: u32; // and the one after it, if that is known already:
+var<private> next_place: u32; // and the next word's place, if `is_ahead`
 var<private> is_ahead: bool;
 var<private> stream_end: u32; // the end of this lane's last word that is not 0
 var<private> total: u32;      // words that the decoder has taken, all lanes together
-// Where the chunk's words begin, and how many there is room for.
+// Where the chunk's words begin, and the room for them, in words.
 var<private> words_at: u32;
 var<private> room: u32;
 
@@ -76,7 +76,7 @@ fn write_row(bits: u32, len: u32) {
         if word != 0u {
             stream_end = max(stream_end, place + 1u);
         }
-        // The bits that did not fit. Less than a word was free.
+        // Keep the bits that did not fit. Less than a word was free.
         word = bits << (32u - filled);
         place = next_place;
         is_ahead = false;
@@ -129,7 +129,7 @@ fn write_offset(offset: u32, is_coded: bool, is_active: bool) {
     write_coded(code, bits, extra, is_active);
 }
 
-// Where a chunk's literals, or their codes, are.
+// The place of a chunk's literals or of their codes.
 struct Source {
     is_coded: bool,
     rows: u32,
@@ -139,8 +139,8 @@ struct Source {
     codes_at: u32,
 }
 
-// What a lane needs of a row of literals: their codes; or their word, and the one before it for the shift. After the
-// last row there are no codes, and no symbols of the chunk.
+// A lane's input from a row of literals: their codes; or their word, and the previous word for the shift. After the
+// last row it is 0.
 fn load_row(source: Source, row: u32) -> vec2<u32> {
     let at = 32u * row + lane;
     var v = vec2(0u);
@@ -162,7 +162,7 @@ fn load_row(source: Source, row: u32) -> vec2<u32> {
     return v;
 }
 
-// The code of a literal, if it is one of the chunk's.
+// The code of a literal, if the literal belongs to the chunk.
 fn literal_code(source: Source, symbol: u32, at: u32) -> u32 {
     return select(0u, codes[symbol & 255u], at >= source.shift && at < source.last);
 }
@@ -246,7 +246,7 @@ fn write_words(local_index: u32, workgroup_index: u32) {
 // @pz_if FSE
     is_coded = log > 0u;
 // @pz_end
-    // The inputs of rows are loaded ahead: a team waits mostly for memory.
+    // Load the inputs of rows ahead: a team mostly waits for memory.
     let first = Source(is_coded, rows, shift, last, literals_at, codes_at);
     var a = load_row(first, 0u);
     var b = load_row(first, 1u);
@@ -290,7 +290,7 @@ fn write_words(local_index: u32, workgroup_index: u32) {
         write_token(token, coded_tokens, i < n);
         write_offset(offset, coded_offsets, i < n);
     }
-    // Finishes words that the decoder takes, even if they are empty.
+    // Finish the words that the decoder takes, even empty ones.
     if place < room {
         words[words_at + place] = partial;
     }

@@ -1,5 +1,5 @@
-// Cuts the matches of a block into the sequences of its chunks, and collects the literals. A team has a chunk. The rule is
-// that of the module codec::lz77::stream::sequences.
+// Cuts the matches of a block into the sequences of its chunks, and collects the literals. One team per chunk. The rule
+// is that of the module codec::lz77::stream::sequences.
 //
 // With matches, the literals of a chunk go to `payload`, which is free until later, at the offset of the chunk's
 // contents. Without matches, the contents are the literals.
@@ -18,14 +18,14 @@
 // @pz_import team
 // @pz_import lz77_code
 
-// The literals of a batch: where each lane's begin among the chunk's, and the distance to their source.
+// The literals of a batch: where each lane's literals begin among the chunk's, and the distance to their source.
 typedef struct {
     uint first[32];
     uint source[32];
     uint carry;
 } Gather;
 
-// The lane that has place `at` of the literals: the last one that begins at or before it.
+// The lane of the literal at place `at`: the last one whose literals begin at or before it.
 inline uint literal_lane(__local const Gather *g, uint at) {
     uint i = g->first[16] <= at ? 16u : 0u;
     i += g->first[i + 8u] <= at ? 8u : 0u;
@@ -35,7 +35,7 @@ inline uint literal_lane(__local const Gather *g, uint at) {
     return i;
 }
 
-// How many sequences of literals alone, MAX_LITERALS at most, come before the one in which the match begins.
+// How many sequences of literals alone, of at most MAX_LITERALS each, precede the one in which the match begins.
 inline uint literal_pieces(uint literals) {
     return literals > MAX_LITERALS ? (literals - 1u) / MAX_LITERALS : 0u;
 }
@@ -108,7 +108,7 @@ __kernel void cut(
     literals += (ulong)block * literal_stride + (begin >> 2);
     literal_count = 0;
     uint segment_len = 1u << segment_log, list_len = segment_len / 8u * 3u;
-    // The sequence that further matches may continue. It is written when a match does not continue it.
+    // The sequence that later matches may continue. It is written as soon as a match does not continue it.
     uint pending_run = 0, pending_start = 0, pending_offset = 0;
     uint carry = 0;  // the literals of an unfinished word
 
@@ -116,7 +116,7 @@ __kernel void cut(
     uint segment = begin >> segment_log, last_segment = segment + segments - 1u;
     matches += (ulong)block * (slot / 8u * 3u);
     match_counts += (ulong)block * counts_stride;
-    // Loads matches ahead of their turn, and the first ones of a segment before it knows how many there are.
+    // Load matches ahead of their turn, and the first ones of a segment before their number is known.
     uint next_n = match_counts[segment];
     uint2 next_first = matches[(ulong)segment * list_len + team.lane];
     for (uint s = 0; s <= segments; s++) {
@@ -138,7 +138,7 @@ __kernel void cut(
             if (last_end == segment_begin && pending_offset - 1u < last_end && !continues) {
                 last_end += team_common_length(team, contents, last_end, pending_offset, end);
             }
-            // Skip the matches that it covers, and one of which it leaves less than a match can have.
+            // Skip the matches that it covers, and one that would be left shorter than the shortest match.
             for (uint few = 32u; few == 32u && skipped < n;) {
                 uint stop = segment_begin + (next.x & 0xffffu) + (next.x >> 16);
                 bool is_covered = skipped + team.lane < n && stop < last_end + MIN_MATCH;
@@ -169,7 +169,7 @@ __kernel void cut(
             uint heads = team_ballot(team, is_head);
             uint run = is_head ? start - before : 0u;
 
-            // The literals, a word of four to a lane.
+            // Copy the literals, a word of four per lane.
             uint sum = team_scan(team, run);
             g->first[team.lane] = literal_count + sum - run;
             g->source[team.lane] = before - (literal_count + sum - run);
@@ -202,7 +202,7 @@ __kernel void cut(
             carry = (literal_end & 3u) != 0u ? g->carry : 0u;
             literal_count = literal_end;
 
-            // Each match that continues none ends the sequence before it.
+            // Each match that does not continue the one before ends that one's sequence.
             uint earlier = heads & team_before(team);
             uint from = earlier != 0u ? log2_floor(earlier) : 0u;
             uint run_before = team_shuffle(team, run, from);
@@ -259,7 +259,7 @@ __kernel void cut(
     }
 }
 
-// One step of the queue of recent offsets, for all lanes. Lane `i` keeps the queue as it was before its sequence.
+// One step of the queue of recent offsets, for all lanes. Lane `i` keeps the queue from before its sequence.
 #define RECENT_STEP(i)                                       \
     {                                                        \
         uint o = buffer[i];                                  \

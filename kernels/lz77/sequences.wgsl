@@ -1,5 +1,5 @@
-// Cuts the matches of a block into the sequences of its chunks, and collects the literals. A team has a chunk. The rule is
-// that of the module codec::lz77::stream::sequences.
+// Cuts the matches of a block into the sequences of its chunks, and collects the literals. One team per chunk. The rule
+// is that of the module codec::lz77::stream::sequences.
 //
 // With matches, the literals of a chunk go to `payload`, which is free until later, at the offset of the chunk's
 // contents. Without matches, the contents are the literals.
@@ -54,12 +54,12 @@ var<immediate> args: Args;
 @group(0) @binding(3) var<storage, read> chunks: array<u32>;
 @group(0) @binding(4) var<storage, read_write> counts: array<atomic<u32>>;
 
-// The literals of a batch: where each lane's begin among the chunk's, and the distance to their source.
+// The literals of a batch: where each lane's literals begin among the chunk's, and the distance to their source.
 var<workgroup> gather_first: array<u32, 32>;
 var<workgroup> gather_source: array<u32, 32>;
 var<workgroup> gather_carry: u32;
 
-// The lane that has place `at` of the literals: the last one that begins at or before it.
+// The lane of the literal at place `at`: the last one whose literals begin at or before it.
 fn literal_lane(at: u32) -> u32 {
     var i = select(0u, 16u, gather_first[16] <= at);
     i += select(0u, 8u, gather_first[i + 8u] <= at);
@@ -69,7 +69,7 @@ fn literal_lane(at: u32) -> u32 {
     return i;
 }
 
-// How many sequences of literals alone, MAX_LITERALS at most, come before the one in which the match begins.
+// How many sequences of literals alone, of at most MAX_LITERALS each, precede the one in which the match begins.
 fn literal_pieces(count: u32) -> u32 {
     return select(0u, (max(count, 1u) - 1u) / MAX_LITERALS, count > MAX_LITERALS);
 }
@@ -140,7 +140,7 @@ fn cut(local_index: u32, workgroup_index: u32) {
     literal_count = 0u;
     let segment_len = 1u << args.segment_log;
     let list_len = segment_len / 8u * 3u;
-    // The sequence that further matches may continue. It is written when a match does not continue it.
+    // The sequence that later matches may continue. It is written as soon as a match does not continue it.
     var pending_run = 0u;
     var pending_start = 0u;
     var pending_offset = 0u;
@@ -150,7 +150,7 @@ fn cut(local_index: u32, workgroup_index: u32) {
     let first_segment = begin >> args.segment_log;
     let last_segment = first_segment + segments - 1u;
     let lists = block * (args.slot / 8u * 3u);
-    // Loads matches ahead of their turn, and the first ones of a segment before it knows how many there are.
+    // Load matches ahead of their turn, and the first ones of a segment before their number is known.
     var next_n = match_counts[block * args.counts_stride + first_segment];
     var next_first = matches[lists + first_segment * list_len + lane];
     for (var s = 0u; s <= segments; s++) {
@@ -174,7 +174,7 @@ fn cut(local_index: u32, workgroup_index: u32) {
             if last_end == segment_begin && pending_offset - 1u < last_end && !continues {
                 last_end += team_common_length(contents_at, last_end, pending_offset, end);
             }
-            // Skip the matches that it covers, and one of which it leaves less than a match can have.
+            // Skip the matches that it covers, and one that would be left shorter than the shortest match.
             var few = 32u;
             while few == 32u && skipped < n {
                 let stop = segment_begin + (next.x & 0xffffu) + (next.x >> 16u);
@@ -210,7 +210,7 @@ fn cut(local_index: u32, workgroup_index: u32) {
             let heads = team_ballot(is_head);
             let run = select(0u, start - before, is_head);
 
-            // The literals, a word of four to a lane.
+            // Copy the literals, a word of four per lane.
             let sum = team_scan(run);
             gather_first[lane] = literal_count + sum - run;
             gather_source[lane] = before - (literal_count + sum - run);
@@ -242,7 +242,7 @@ fn cut(local_index: u32, workgroup_index: u32) {
             carry = select(0u, gather_carry, (literal_end & 3u) != 0u);
             literal_count = literal_end;
 
-            // Each match that continues none ends the sequence before it.
+            // Each match that does not continue the one before ends that one's sequence.
             let earlier = heads & team_before();
             let source = select(0u, log2_floor(earlier), earlier != 0u);
             var run_before = team_shuffle(run, source);
@@ -316,7 +316,7 @@ fn cut(local_index: u32, workgroup_index: u32) {
 var<workgroup> recent_offsets: array<u32, 32>;
 var<workgroup> histogram: array<atomic<u32>, 320>;
 
-// The queue of recent offsets, and the queue as it was before the lane's own sequence.
+// The queue of recent offsets, and the queue from before the lane's own sequence.
 var<private> recent: vec3<u32>;
 var<private> own_recent: vec3<u32>;
 

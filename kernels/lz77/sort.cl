@@ -105,7 +105,7 @@ __kernel void count(__global const uint *jobs, __global const SOURCE_TYPE *sourc
     for (uint d = local_index; d < RADIX; d += THREADS) to[d * tiles] = counts[d];
 }
 
-// Sums a digit's counts over the earlier tiles, and over all tiles in `digits`. A team has a digit of a block.
+// Sums a digit's counts over the earlier tiles, and over all tiles in `digits`. One team per digit of a block.
 __kernel void scan(__global uint *histogram, __global uint *digits, uint slot, uint tiles, uint blocks,
                    uint window_log) {
     TEAM_START(team);
@@ -122,9 +122,9 @@ __kernel void place(__global const uint *jobs, __global const SOURCE_TYPE *sourc
                     __global uint *places,
 #endif
                     uint slot, uint tiles, uint blocks, uint window_log) {
-    // First the number of a digit's entries in a team's part, later the number in the parts before it.
+    // At first the number of a digit's entries in a team's part, later the number in earlier parts.
     SHARED uint counts[TEAMS * RADIX];
-    // Where a digit's entries begin in the tile, and how far to move them from there.
+    // Where a digit's entries begin in the tile, and the distance from there to their destination.
     SHARED uint starts[RADIX], moves[RADIX];
     SHARED uint sums[RADIX / 32], digit_sums[RADIX / 32];
     SHARED uint hashes[TILE], positions[TILE];

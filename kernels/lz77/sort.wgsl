@@ -166,7 +166,7 @@ fn count(local_index: u32, workgroup_index: u32) {
     }
 }
 
-// Sums a digit's counts over the earlier tiles, and over all tiles in `digit_counts`. A team has a digit of a block.
+// Sums a digit's counts over the earlier tiles, and over all tiles in `digit_counts`. One team per digit of a block.
 // @pz_entry
 fn scan(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
@@ -183,13 +183,13 @@ fn scan(local_index: u32, workgroup_index: u32) {
 // Holds in turn: for each team and digit, the number of the digit's entries in the team's part of the tile; then the
 // number of those in earlier parts; then the entries by digit, all first words before all second words.
 var<workgroup> shared_words: array<u32, max(TEAMS * RADIX, 2u * TILE)>;
-// Where a digit's entries begin in the tile, and how far to move them from there.
+// Where a digit's entries begin in the tile, and the distance from there to their destination.
 var<workgroup> starts: array<u32, RADIX>;
 var<workgroup> moves: array<u32, RADIX>;
 var<workgroup> sums: array<u32, PARTS>;
 var<workgroup> digit_sums: array<u32, PARTS>;
 
-// The place of an entry among those of its digit in its team's part, whose counts begin at `own`.
+// The rank of an entry among its digit's entries in its team's part, whose counts begin at `own`.
 fn rank(own: u32, entry: vec2<u32>, valid: bool) -> u32 {
     let counter = own + digit_of(entry.x);
     let same = team_match(digit_of(entry.x), DIGIT_BITS) & team_ballot(valid);

@@ -1,6 +1,6 @@
-// Codes the symbols of streams whose model is FSE, from the last to the first. A team has the literals of a chunk
-// (`literal_states`) or its sequences (`sequence_states`). For literals, the chunks of a workgroup belong to one
-// group and share tables.
+// Codes the symbols of streams whose model is FSE, from the last to the first. A team codes the literals of a chunk
+// (`literal_states`) or its sequences (`sequence_states`). For literals, the chunks of a workgroup belong to one group
+// and share tables.
 //
 // The output for two literals of a lane's row goes to `matches`, which is free by now, in the order of rows: bits
 // from the top down | number of bits. The output for a sequence is added to its words: a token gets 1 << count | bits
@@ -16,7 +16,7 @@
 // @pz_import team
 // @pz_import lz77_code
 
-// Rows of literals to load ahead: a team waits mostly for memory, and there are no more teams than chunks.
+// Rows of literals to load ahead. A team mostly waits for memory, and there are no more teams than chunks.
 #if TEAM_PTX
 #define AHEAD 8u
 #else
@@ -32,7 +32,7 @@ inline void load_next(uint first, uint step, __global const uint *model, uint wo
     }
 }
 
-// One step: gives the bits and their number, and changes the state.
+// One step: returns the bits and their number, and changes the state.
 inline uint encode(__local const uint *codes, __local const ushort *next, uint symbol, uint *state, uint *count) {
     uint code = codes[symbol];
     uint n = (*state + (code & 0xfffffu)) >> 16;
@@ -43,7 +43,7 @@ inline uint encode(__local const uint *codes, __local const ushort *next, uint s
     return bits;
 }
 
-// Codes two literals of a lane's row. Coding goes backward, so the second one comes first.
+// Codes two literals of a lane's row. Coding runs backward, so the second one comes first.
 inline uint encode_pair(
     __local const uint *codes, __local const ushort *next, uint first, uint second, bool has_first, bool has_second,
     uint *state
@@ -58,7 +58,7 @@ inline uint encode_pair(
     return bits << ((32u - n) & 31u) | n;
 }
 
-// What a lane has of a row of literals: its word, and the one before it for the shift.
+// A lane's input from a row of literals: its word, and the previous word for the shift.
 typedef struct {
     uint word, before;
 } Row;
@@ -74,13 +74,13 @@ inline uint row_symbols(Row row, uint shift) {
     return row.word << (8u * shift) | row.before >> 1 >> (31u - 8u * shift);
 }
 
-// Computes where the team's chunk is.
+// Computes the place of the team's chunk.
 #define CHUNK                                                                                              \
     uint begin = chunk << chunk_log, end = min(min(jobs[8u * block], slot), begin + (1u << chunk_log));    \
     if (begin >= end) return;                                                                              \
     chunks += (ulong)block * chunk_stride + chunk * CHUNK_WORDS
 
-// Which chunk a team has, and the group's models.
+// Finds the team's chunk, and the group's models.
 #define START                                                                                              \
     uint at = (uint)get_group_id(0) * TEAMS + team.index;                                                  \
     uint chunk = at % chunks_per_block, block = at / chunks_per_block;                                     \
@@ -100,7 +100,7 @@ __kernel void literal_states(
     TEAM_START(team);
     SHARED uint codes[256];
     SHARED ushort next[2048];
-    // The chunks of a workgroup are of one group.
+    // The chunks of a workgroup belong to one group.
     uint per_block = (chunks_per_block + TEAMS - 1u) / TEAMS;
     uint block = (uint)get_group_id(0) / per_block;
     if (block >= blocks) return;

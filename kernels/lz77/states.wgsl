@@ -1,6 +1,6 @@
-// Codes the symbols of streams whose model is FSE, from the last to the first. A team has the literals of a chunk
-// (`literal_states`) or its sequences (`sequence_states`). For literals, the chunks of a workgroup belong to one
-// group and share tables.
+// Codes the symbols of streams whose model is FSE, from the last to the first. A team codes the literals of a chunk
+// (`literal_states`) or its sequences (`sequence_states`). For literals, the chunks of a workgroup belong to one group
+// and share tables.
 //
 // The output for two literals of a lane's row goes to `matches`, which is free by now, in the order of rows: bits
 // from the top down | number of bits. The output for a sequence is added to its words: a token gets 1 << count | bits
@@ -76,7 +76,7 @@ fn load_main(model: u32, first: u32, step: u32) {
 
 var<private> literal_state: u32;
 
-// Codes two literals of a row. Coding goes backward, so the second one comes first.
+// Codes two literals of a row. Coding runs backward, so the second one comes first.
 fn encode_pair(two: u32) -> u32 {
     literal_state = encode_main(two >> 8u, literal_state);
     let second = encoded;
@@ -103,7 +103,7 @@ fn literal_word(at: u32, shift: u32, first: u32) -> u32 {
     return word;
 }
 
-// Rows of literals to load ahead: a team waits mostly for memory.
+// Rows of literals to load ahead. A team mostly waits for memory.
 const AHEAD = 4u;
 
 fn literal_words(row: u32, shift: u32, first: u32) -> vec4<u32> {
@@ -114,7 +114,7 @@ fn literal_words(row: u32, shift: u32, first: u32) -> vec4<u32> {
     );
 }
 
-// Which chunk a team has.
+// The chunk of a team.
 struct Task {
     exists: bool,
     begin: u32,
@@ -139,7 +139,7 @@ fn find_task(block: u32, chunk: u32) -> Task {
 // @pz_entry
 fn literal_states(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
-    // The chunks of a workgroup are of one group.
+    // The chunks of a workgroup belong to one group.
     let per_block = (args.chunks_per_block + TEAMS - 1u) / TEAMS;
     let task = find_task(workgroup_index / per_block, workgroup_index % per_block * TEAMS + team_index);
     if workgroup_index / per_block < args.blocks {
@@ -180,12 +180,12 @@ fn literal_states(local_index: u32, workgroup_index: u32) {
         let word_at = 32u * row + lane;
         let symbols = literal_word(word_at, shift, literals_at);
         var pair = vec2(0u);
-        // Coding goes backward, so the last one comes first.
+        // Coding runs backward, so the last one comes first.
         for (var i = 4u; i > 0u; i--) {
             let place = (word_at << 2u) + i - 1u;
             if place >= shift && place < last {
                 literal_state = encode_main(symbols >> (8u * (i - 1u)), literal_state);
-                // Joins the bits of the literal after it, if this is the first of a pair.
+                // Join the bits of the next literal, if this is the first of a pair.
                 let so_far = select(pair.x, pair.y, i > 2u);
                 let len = (so_far & 31u) + encoded.y;
                 let bits = (so_far & ~31u) >> encoded.y | encoded.x << ((32u - encoded.y) & 31u);

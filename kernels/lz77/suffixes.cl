@@ -1,9 +1,9 @@
-// Finds LZ77 candidates in the order of suffixes, by the rule of codec::lz77::suffixes. bwt/sort has given each position
-// its rank in that order.
+// Finds LZ77 candidates in the order of suffixes, by the rule of codec::lz77::suffixes. bwt/sort has computed each
+// position's rank in that order.
 //
-// A position's candidates are the distances back to them, the smallest first, padded with NONE. They stand in
-// `lz77_low`, where lz77/candidates puts the position's list afterwards. A position with fewer than eight bytes up to
-// the block's end has none.
+// A position's candidates are stored as distances back, the smallest first, padded with NONE. They are in `lz77_low`,
+// where lz77/candidates puts the position's list afterwards. A position with fewer than eight bytes up to the block's
+// end has none.
 //
 // @pz_cost {
 //   threads: N
@@ -13,7 +13,7 @@
 // }
 
 #define NONE 0xffffffffu
-// How many suffixes to look at on each side.
+// The number of suffixes to look at on each side.
 #define REACH 32u
 
 // A work item for each position: puts the positions in the order of their suffixes.
@@ -27,8 +27,8 @@ __kernel void order(__global const uint *restrict jobs, __global const uint *res
     ordered[start + rank[start + pos]] = pos;
 }
 
-// The distance to the first position that counts on one side, `step` entries apart from place `at` on: one before `pos`
-// by at most `reach`. NONE if there is none.
+// The distance to the first candidate on one side, in steps of `step` entries from place `at` on: a position before
+// `pos` by at most `reach`. NONE if there is none.
 inline uint nearest(__global const uint *ordered, uint at, uint step, uint count, uint pos, uint reach) {
     for (uint k = 0; k < count; k++) {
         at += step;

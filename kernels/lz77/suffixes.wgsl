@@ -1,9 +1,9 @@
-// Finds LZ77 candidates in the order of suffixes, by the rule of codec::lz77::suffixes. bwt/sort has given each position
-// its rank in that order.
+// Finds LZ77 candidates in the order of suffixes, by the rule of codec::lz77::suffixes. bwt/sort has computed each
+// position's rank in that order.
 //
-// A position's candidates are the distances back to them, the smallest first, padded with NONE. They stand in
-// `lz77_low`, where lz77/candidates puts the position's list afterwards. A position with fewer than eight bytes up to
-// the block's end has none.
+// A position's candidates are stored as distances back, the smallest first, padded with NONE. They are in `lz77_low`,
+// where lz77/candidates puts the position's list afterwards. A position with fewer than eight bytes up to the block's
+// end has none.
 //
 // @pz_cost {
 //   threads: N
@@ -13,7 +13,7 @@
 // }
 
 const NONE = 0xffffffffu;
-// How many suffixes to look at on each side.
+// The number of suffixes to look at on each side.
 const REACH = 32u;
 
 // order: slot, blocks; neighbours: slot, blocks, window_log.
@@ -45,7 +45,7 @@ fn order(local_index: u32, workgroup_index: u32) {
     ordered[start + rank[start + pos]] = pos;
 }
 
-// The distance to the first position that counts on one side, `step` entries apart from place `place` on: one before
+// The distance to the first candidate on one side, in steps of `step` entries from place `place` on: a position before
 // `pos` by at most `reach`. NONE if there is none.
 fn nearest(place: u32, step: u32, count: u32, pos: u32, reach: u32) -> u32 {
     var at = place;

@@ -1,7 +1,7 @@
 // Builds the decoding tables of each group of chunks from their descriptions.
 //
-// Reading a description is serial. The first team of a workgroup reads those of all its teams, with a lane for each, then
-// each team builds its group's tables. See src/format/lz77.md.
+// Reading a description is serial. The first team of a workgroup reads the descriptions of all teams, one per lane,
+// then each team builds its group's tables. See src/format/lz77.md.
 //
 // @pz_cost {
 //   threads: N/262144*128
@@ -37,7 +37,7 @@ static inline Alphabet alphabet_of(uint model) {
     return a;
 }
 
-// What a lane reads of a group's description.
+// The results of reading a group's description, on one lane.
 typedef struct {
     uint status;
     uint words;
@@ -78,7 +78,7 @@ static inline Group read_group(__global const uint *words, uint count, __local c
             g.logs |= log << 8u * m;
         }
     }
-    // What is left of the last word is padding.
+    // The rest of the last word is padding.
     uint rest = (0u - d.position) & 31u;
     if (description_read(&d, rest) != 0u && g.status == 0u) g.status = 14u;
     if (description_is_short(&d) && g.status == 0u) g.status = 15u;
@@ -86,8 +86,8 @@ static inline Group read_group(__global const uint *words, uint count, __local c
     return g;
 }
 
-// Sorts the symbols of a prefix code by length: `order` gets the symbols, `firsts` and `limits` for each length how many
-// are shorter, and the end of its part of the table.
+// Sorts the symbols of a prefix code by length: `order` gets the symbols. For each length, `firsts` gets the number of
+// shorter codes, and `limits` the end of its part of the table.
 static inline void sort_symbols(Team t, Alphabet a, __local const ushort *lengths, __local uchar *order, __local ushort *firsts, __local ushort *limits) {
     uint each = a.symbols > 64u ? 8u : 2u;
     // The lengths of the lane's symbols, in four bits each, the first symbol's on top.
@@ -124,7 +124,7 @@ static inline void sort_symbols(Team t, Alphabet a, __local const ushort *length
 static inline uint prefix_pair(Alphabet a, uint mode, uint symbol_of_all, uint i, __local const uchar *order, __local const ushort *firsts, __local const ushort *limits) {
     if (mode == 0u) return symbol_of_all * 0x00010001u;
     if (mode == 1u) {
-        // Raw symbols that are not offsets become an offset that reaches before every window, and so is rejected.
+        // Raw symbols that are not offsets become an offset that reaches before every window, which is rejected.
         uint symbol = min(i >> (a.prefix_log - a.raw_bits), a.symbols);
         return (symbol | a.raw_bits << 8) * 0x00010001u;
     }
@@ -142,8 +142,8 @@ static inline uint prefix_pair(Alphabet a, uint mode, uint symbol_of_all, uint i
 
 #define STATES 2048u
 
-// The symbols that have norms, in order, and a mask of where the first occurrence of each is when all occurrences are
-// in a row.
+// The symbols that have norms, in order, and a mask with a bit at the first occurrence of each among all occurrences in
+// a row.
 typedef struct {
     __local uchar *symbols;
     __local uint *mask;
@@ -184,7 +184,7 @@ typedef struct {
     uint symbol, norm, number, place;
 } Occurrence;
 
-// What is known before a word of the mask: how many symbols have begun, and where the last did.
+// The state before a word of the mask: how many symbols have begun, and where the last one did.
 typedef struct {
     uint ranks, open;
 } Passed;
@@ -252,7 +252,7 @@ static inline void build_fse(Team t, uint symbols, uint log, __local const ushor
 
 #endif
 
-// A team's group: its block, and its first chunk there. The last teams may have none.
+// A team's group: its block, and its first chunk there. The last teams may have no group.
 typedef struct {
     uint block, chunk;
     bool exists;

@@ -1,7 +1,7 @@
 // Builds the decoding tables of each group of chunks from their descriptions.
 //
-// Reading a description is serial. The first invocations of a workgroup read those of all its teams, one each, then each
-// team builds its group's tables. See src/format/lz77.md.
+// Reading a description is serial. The first invocations of a workgroup read the descriptions of all teams, one each,
+// then each team builds its group's tables. See src/format/lz77.md.
 //
 // @pz_cost {
 //   threads: N/262144*128
@@ -33,13 +33,13 @@ const OFFSETS: u32 = 48u;
 // Each team of a workgroup has arrays of its own. Code lengths or norms of the three models, two to a word:
 const VALUES: u32 = 2u * ALPHABET + 64u;
 var<workgroup> values: array<atomic<u32>, TEAMS * VALUES / 2u>;
-// The symbols of a prefix code by length, four to a word, for each length how many are shorter, and the end of its part
-// of the table:
+// The symbols of a prefix code by length, four to a word; for each length the number of shorter codes, and the end of
+// its part of the table:
 const ORDER_WORDS: u32 = ALPHABET / 4u;
 var<workgroup> order: array<atomic<u32>, TEAMS * ORDER_WORDS>;
 var<workgroup> firsts: array<u32, TEAMS * 16u>;
 var<workgroup> limits: array<u32, TEAMS * 16u>;
-// What was read for the team: status, modes, logs, constants.
+// Read for the team: status, modes, logs, constants.
 var<workgroup> found: array<u32, TEAMS * 4u>;
 
 fn value(index: u32) -> u32 {
@@ -132,7 +132,7 @@ fn description_lengths(team: u32, size: u32, most: u32, log: u32, first: u32) ->
     return 26u;
 }
 
-// Reads the description of the group that the workgroup's team `team` has, on one lane.
+// Reads the description of the group of the workgroup's team `team`, on one lane.
 fn read_group(team: u32, first: u32, count: u32, out: u32, block: u32) {
     description_start(first, count);
     var status = 0u;
@@ -173,7 +173,7 @@ fn read_group(team: u32, first: u32, count: u32, out: u32, block: u32) {
         status = description_lengths(team, a.symbols, a.prefix_log, log, ALPHABET * m);
         logs |= log << (8u * m);
     }
-    // What is left of the last word is padding.
+    // The rest of the last word is padding.
     let rest = (0u - description_position) & 31u;
     if description_read(rest) != 0u && status == 0u {
         status = 14u;
@@ -238,7 +238,7 @@ fn prefix_pair(a: Alphabet, mode: u32, symbol_of_all: u32, i: u32) -> u32 {
         return symbol_of_all * 0x00010001u;
     }
     if mode == 1u {
-        // Raw symbols that are not offsets become an offset that reaches before every window, and so is rejected.
+        // Raw symbols that are not offsets become an offset that reaches before every window, which is rejected.
         return (min(i >> (a.prefix_log - a.raw_bits), a.symbols) | a.raw_bits << 8u) * 0x00010001u;
     }
     var length = 1u;
@@ -260,10 +260,10 @@ fn prefix_pair(a: Alphabet, mode: u32, symbol_of_all: u32, i: u32) -> u32 {
 
 const MASK_WORDS: u32 = 64u;
 
-// For each place, two to a word: how many occurrences are there, then the next state of one.
+// For each place, two to a word: the number of occurrences there, then the next state of one.
 var<workgroup> next_state: array<atomic<u32>, TEAMS * 1024u>;
-// The symbols that have norms are in `order`; this is a mask of where the first occurrence of each is when all
-// occurrences are in a row.
+// `order` holds the symbols that have norms; this mask has a bit at the first occurrence of each among all occurrences
+// in a row.
 var<workgroup> start_mask: array<atomic<u32>, TEAMS * MASK_WORDS>;
 
 // Counts an occurrence at a place.
@@ -313,7 +313,7 @@ struct Occurrence {
     place: u32,
 }
 
-// What is known before a word of the mask: how many symbols have begun, and where the last did.
+// The state before a word of the mask: how many symbols have begun, and where the last one did.
 var<private> passed_ranks: u32;
 var<private> passed_open: u32;
 
@@ -396,7 +396,8 @@ fn build_fse(symbols: u32, log: u32, base: u32, table: u32, states: u32) {
 // @pz_if LITERALS
 // @pz_else
     team_sync();
-    // A symbol's states are those of its occurrences, in order. Norms become the numbers of the next occurrences.
+    // A symbol's states are those of its occurrences, in order. Each norm counts up to the number of its symbol's next
+    // occurrence.
     for (var i = 0u; i < size; i += 32u) {
         let state = i + lane;
         let symbol = (atomicLoad(&state_symbols[symbol_words + (state >> 2u)]) >> (8u * (state & 3u))) & 255u;
@@ -422,7 +423,7 @@ fn build_fse(symbols: u32, log: u32, base: u32, table: u32, states: u32) {
 
 // @pz_end
 
-// A team's group: its block, its first chunk there, and where its tables go. The last teams may have none.
+// A team's group: its block, its first chunk there, and where its tables go. The last teams may have no group.
 struct Place {
     block: u32,
     chunk: u32,
@@ -471,8 +472,8 @@ fn lz77_tables(local_index: u32, workgroup_index: u32) {
         let mode = (modes >> (2u * m)) & 3u;
         let symbol_of_all = (constants >> (8u * m)) & 255u;
         team_sync();
-        // Each of these loops runs once or not at all. They are loops because barriers must not be in branches that are
-        // not known to be uniform.
+        // Each of these loops runs once or not at all. They are loops because barriers must not be in branches whose
+        // uniformity the compiler cannot prove.
 // @pz_if FSE
         for (var once = 0u; once < select(0u, 1u, mode == 3u); once++) {
             build_fse(a.symbols, (logs >> (8u * m)) & 255u, ALPHABET * m, table, select(SYMBOL_STATES, OFFSET_STATES, m == 2u));

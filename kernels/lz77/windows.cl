@@ -1,13 +1,12 @@
 // Writes the contents of LZ77 windows from records of their sequences.
 //
-// A workgroup has a window, and writes its chunks in order, in steps of LANE_BYTES bytes per work item. lz77_decode
-// has put the chunks' literals into their last bytes and recorded their sequences: see common/lz77_records. The
-// sequence of a byte tells which byte it repeats. If that is a byte of the same step, the workgroup first traces it
-// to a byte before the step. Then it loads all bytes and stores them. During the loads, it looks up the sources of
-// the next step.
+// One workgroup per window. It writes the chunks in order, in steps of LANE_BYTES bytes per work item. lz77_decode has
+// put the chunks' literals into their last bytes and recorded their sequences: see common/lz77_records. The sequence of
+// a byte determines which byte it repeats. If that is a byte of the same step, the workgroup first traces it to a byte
+// before the step. Then it loads all bytes and stores them. During the loads, it looks up the sources of the next step.
 //
-// Each row of 32 work items handles adjacent bytes of a step, and a work item those that are 32 apart, so that each
-// load of a row touches few places.
+// Each row of 32 work items handles adjacent bytes of a step, and a work item handles bytes 32 apart, so that each load
+// of a row touches few places.
 //
 // Constants: LANE_BYTES, a multiple of 4.
 //
@@ -23,7 +22,7 @@
 
 // Bytes of a step.
 #define STEP (LANE_BYTES * THREADS)
-// And of a row.
+// Bytes of a row.
 #define ROW (LANE_BYTES * 32u)
 // Set in the source of a literal, to tell it from bytes that are still to be written.
 #define FINAL 0x80000000u
@@ -32,8 +31,8 @@
 #define EACH for (uint g = 0u; g < LANE_BYTES; g++)
 
 #if TEAM_PTX
-// After this barrier, the workgroup sees what it wrote before, in workgroup memory and device memory. The language's
-// own fence may reach farther, and costs more.
+// After this barrier, the workgroup sees its earlier writes to workgroup memory and device memory. The language's own
+// fence may reach farther, and costs more.
 #define STEP_BARRIER() asm volatile("bar.sync 0;" ::: "memory")
 #else
 #define STEP_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
@@ -73,7 +72,7 @@ inline bool is_inside(const uint *source, uint from) {
     return most >= (int)from;
 }
 
-// Loads what tells the sequences of the row's bytes from `at` on.
+// Loads the words that determine the sequences of the row's bytes from `at` on.
 inline void load_starts(const Chunk *c, uint at, uint2 *starts) {
     __global const uint4 *from = (__global const uint4 *)c->starts + min(at, c->last & ~(ROW - 1u)) / 64u;
     #pragma unroll
@@ -182,7 +181,7 @@ __kernel void lz77_windows(__global uchar *contents, __global const uint *result
             EACH sources[own + 32u * g] = source[g];
             STEP_BARRIER();
             find_records(&c, upto, starts, places, offsets);
-            // Each hop goes back by at least a byte. Sources are replaced at once, so later hops are shorter.
+            // Each hop goes back by at least a byte. Sources are replaced at once, so later chains are shorter.
             for (uint hops = 0u; hops < STEP && is_inside(source, inside_from); hops++) {
                 #pragma unroll
                 EACH {

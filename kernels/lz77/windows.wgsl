@@ -1,8 +1,8 @@
 // Writes the contents of LZ77 windows from records of their sequences.
 //
-// A workgroup has a window, and writes its chunks in order, in steps of four bytes per work item. lz77_decode has put
+// One workgroup per window. It writes the chunks in order, in steps of four bytes per work item. lz77_decode has put
 // the chunks' literals into their last bytes and recorded their sequences: see common/lz77_records. The sequence of a
-// byte tells which byte it repeats. If that is a byte of the same step, the workgroup first traces it to a byte
+// byte determines which byte it repeats. If that is a byte of the same step, the workgroup first traces it to a byte
 // before the step. Then it loads all bytes, and only after that stores them, because a store may overwrite literals
 // that other work items read. During the loads, it looks up the sources of the next step.
 //
@@ -174,7 +174,7 @@ fn lz77_windows(local_index: u32, workgroup_index: u32) {
             }
             var words = load_bytes(base, source);
             let next = sources_of(at + STEP, from_ + STEP);
-            // Load everything before storing anything.
+            // Load all bytes before storing any.
             var more = workgroupUniformLoad(&unfinished);
             let again = more;
             for (var round = 0u; round < ROUNDS && more != 0u; round++) {
