@@ -1,4 +1,4 @@
-// Packs the payloads of a batch, so that a single copy takes all of them to the host.
+// Packs the payloads of a batch, so that a single copy brings all of them to the host.
 //
 // @pz_cost {
 //   threads: (N+256)/16384*256
@@ -12,7 +12,7 @@ typedef struct {
     uint status, payload_len, content_crc, payload_crc, reserved[4];
 } Result;
 
-// The length of a block's payload in units of 16 bytes; 0 if the block has failed.
+// The length of a block's payload in units of 16 bytes; 0 if the block failed.
 inline uint units(__global const Result *results, uint block, uint slot) {
     return results[block].status == 0 ? (min(results[block].payload_len, slot + 256) + 15) / 16 : 0;
 }
@@ -44,7 +44,7 @@ __kernel void place(__global const Result *results, __global uint2 *packed_start
     }
 }
 
-// The mask of a word that holds `rest` - `before` bytes of the payload. The other bytes become 0.
+// The mask that keeps the `rest` - `before` bytes of the payload in a word, and clears the others.
 inline uint keep(uint rest, uint before) {
     return rest <= before ? 0u : rest - before >= 4 ? 0xffffffffu : (1u << 8 * (rest - before)) - 1;
 }

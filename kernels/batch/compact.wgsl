@@ -1,4 +1,4 @@
-// Packs the payloads of a batch, so that a single copy takes all of them to the host.
+// Packs the payloads of a batch, so that a single copy brings all of them to the host.
 //
 // @pz_cost {
 //   threads: (N+256)/16384*256
@@ -26,7 +26,7 @@ var<immediate> args: Args;
 
 @group(0) @binding(0) var<storage, read> results: array<Result>;
 
-// The length of a block's payload in units of 16 bytes; 0 if the block has failed.
+// The length of a block's payload in units of 16 bytes; 0 if the block failed.
 fn units(block: u32) -> u32 {
     let len = min(results[block].payload_len, args.slot + 256u);
     return select(0u, (len + 15u) / 16u, results[block].status == 0u);
@@ -73,7 +73,7 @@ fn place(local_index: u32, workgroup_index: u32) {
 @group(0) @binding(2) var<storage, read> payload: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read_write> packed: array<vec4<u32>>;
 
-// The mask of a word that holds `rest` - `before` bytes of the payload. The other bytes become 0.
+// The mask that keeps the `rest` - `before` bytes of the payload in a word, and clears the others.
 fn keep(rest: u32, before: u32) -> u32 {
     let here = min(max(rest, before) - before, 4u);
     return select((1u << (8u * (here & 3u))) - 1u, 0xffffffffu, here == 4u);

@@ -1,13 +1,12 @@
 // Computes the CRC-32C of each block's contents and payload, or of contents alone.
 //
-// A workgroup of 32 reduces a piece of a block. The piece's words form rows of 32, and each work item has a column,
-// which it treats as a polynomial in z = x^(32 * 32). Since z is x squared ten times, a multiple Q of the checksum's
-// polynomial, taken at z, is still a multiple of it. So the work item divides its column by such a Q(z). That only
-// adds whole words: the next word of the quotient is the next of the column, plus the earlier quotient words that Q's
-// other terms select. Q has few terms, and a low degree because the quotient's last words stay in registers: z^40 +
-// z^38 + z^36 + z^35 + z^33 + z^30 + z^27 + z^20 + z^13 + z^7 + z + 1. The remainder has UNIT words. Multiplying by z
-// joins these, and multiplying by powers of x^32 joins the columns. Another dispatch combines the pieces of each
-// block.
+// A workgroup of 32 reduces a piece of a block. The piece's words form rows of 32, and each work item treats a column
+// as a polynomial in z = x^(32 * 32). Since z is x squared ten times, a multiple Q of the checksum's polynomial, taken
+// at z, is still a multiple of it. So the work item divides its column by such a Q(z). That only adds whole words: the
+// next word of the quotient is the next of the column, plus the earlier quotient words that Q's other terms select. Q
+// has few terms, and a low degree because the quotient's last words stay in registers: z^40 + z^38 + z^36 + z^35 + z^33
+// + z^30 + z^27 + z^20 + z^13 + z^7 + z + 1. The remainder has UNIT words. Multiplying by z joins these, and
+// multiplying by powers of x^32 joins the columns. Another dispatch combines the pieces of each block.
 //
 // PIECE_UNITS: units of UNIT rows in a piece.
 //
@@ -41,7 +40,7 @@ typedef struct {
     uint status, payload_len, content_crc, payload_crc, reserved[4];
 } Result;
 
-// Words that are loaded together.
+// Words to load together.
 #define AHEAD 20u
 
 // Computes word k of a unit's quotient. Its register still holds the word UNIT before it. The distances are the
@@ -75,12 +74,13 @@ inline uint payload_len(__global const Job *jobs, __global const Result *results
 // Where that payload begins, in words.
 inline ulong payload_start(__global const Job *jobs, uint block, uint blocks, uint slot, uint decoding) {
     if (!decoding) return (ulong)block * ((slot + 256) / 4);
-    // Whatever the job says, a payload ends within the buffer.
+    // Even for an invalid job, the payload ends within the buffer.
     ulong last = (ulong)(blocks - 1) * ((slot + 256) / 4);
     return min((ulong)jobs[block].payload_start * 4, last);
 }
 
-// The remainder of each piece: for each block `contents_count` pieces of its contents and `payload_count` of its payload.
+// Computes the remainder of each piece: for each block `contents_count` pieces of its contents and `payload_count` of
+// its payload.
 __kernel void reduce_pieces(__global const Job *jobs, __global const Result *results, __global const uint *contents,
     __global const uint *payload, __global uint *crc_pieces, uint blocks, uint slot, uint contents_count,
     uint payload_count, uint decoding) {
@@ -166,7 +166,7 @@ __kernel void reduce_pieces(__global const Job *jobs, __global const Result *res
 #pragma unroll 4
     for (uint k = 0; k < UNIT; k++) s = times_z(halves, s) ^ rest[k * COLUMNS + lane];
 
-    // Joins the columns, half of them at a time.
+    // Join the columns, half of them at a time.
     sums[lane] = s;
 #define FOLD(half)                                                                                              \
     barrier(CLK_LOCAL_MEM_FENCE);                                                                               \
@@ -177,7 +177,7 @@ __kernel void reduce_pieces(__global const Job *jobs, __global const Result *res
 }
 
 // The exponent of the power of x to multiply by, for a piece of words from word `start` on. The message's last bit
-// counts as x^32. The piece is as long as all its units, and the remainder one more.
+// counts as x^32. The piece counts as its full number of units, and the remainder as one more.
 inline uint exponent(uint len, uint start) {
     uint words = (len + 3) / 4;
     uint units = (min(words - start, PIECE_WORDS) + UNIT_WORDS - 1) / UNIT_WORDS + 1;
@@ -185,8 +185,8 @@ inline uint exponent(uint len, uint start) {
     return bits < 0 ? (uint)bits + CRC_ORDER : (uint)bits;
 }
 
-// Joins the pieces of a block into its checksums. A workgroup has a block: its first half does the contents, its second
-// half the payload.
+// Joins the pieces of a block into its checksums. One workgroup per block: its first half handles the contents, its
+// second half the payload.
 __kernel void sum_pieces(__global const Job *jobs, __global const uint *crc_pieces, __global Result *results, uint blocks,
     uint slot, uint contents_count, uint payload_count, uint decoding) {
     SHARED uint sums[THREADS];
@@ -200,7 +200,7 @@ __kernel void sum_pieces(__global const Job *jobs, __global const uint *crc_piec
     uint count = (len + 4 * PIECE_WORDS - 1) / (4 * PIECE_WORDS);
     uint sum = 0;
     for (uint p = lane % (THREADS / 2); p <= count; p += THREADS / 2) {
-        // The register of a CRC begins as all ones, which counts as one more piece.
+        // A CRC's register begins as all ones, which counts as one more piece.
         uint piece = p < count ? pieces[p] : 0xffffffffu;
         sum ^= crc_multiply(piece, crc_power(p < count ? exponent(len, p * PIECE_WORDS) : 8 * len));
     }

@@ -1,13 +1,12 @@
 // Computes the CRC-32C of each block's contents and payload, or of contents alone.
 //
-// A workgroup of 32 reduces a piece of a block. The piece's words form rows of 32, and each work item has a column,
-// which it treats as a polynomial in z = x^(32 * 32). Since z is x squared ten times, a multiple Q of the checksum's
-// polynomial, taken at z, is still a multiple of it. So the work item divides its column by such a Q(z). That only
-// adds whole words: the next word of the quotient is the next of the column, plus the earlier quotient words that Q's
-// other terms select. Q has few terms, and a low degree because the quotient's last words stay in registers: z^40 +
-// z^38 + z^36 + z^35 + z^33 + z^30 + z^27 + z^20 + z^13 + z^7 + z + 1. The remainder has UNIT words. Multiplying by z
-// joins these, and multiplying by powers of x^32 joins the columns. Another dispatch combines the pieces of each
-// block.
+// A workgroup of 32 reduces a piece of a block. The piece's words form rows of 32, and each work item treats a column
+// as a polynomial in z = x^(32 * 32). Since z is x squared ten times, a multiple Q of the checksum's polynomial, taken
+// at z, is still a multiple of it. So the work item divides its column by such a Q(z). That only adds whole words: the
+// next word of the quotient is the next of the column, plus the earlier quotient words that Q's other terms select. Q
+// has few terms, and a low degree because the quotient's last words stay in registers: z^40 + z^38 + z^36 + z^35 + z^33
+// + z^30 + z^27 + z^20 + z^13 + z^7 + z + 1. The remainder has UNIT words. Multiplying by z joins these, and
+// multiplying by powers of x^32 joins the columns. Another dispatch combines the pieces of each block.
 //
 // PIECE_UNITS: units of UNIT rows in a piece.
 //
@@ -70,7 +69,7 @@ fn times_z(s: u32) -> u32 {
         ^ halves[96u + ((s >> 24u) & 15u)] ^ halves[112u + (s >> 28u)];
 }
 
-// The words of the quotient, four of its rows to a vector. No array, so that they stay in registers.
+// The words of the quotient, four of its rows to a vector. Not an array, so that they stay in registers.
 var<private> q0: vec4<u32>;
 var<private> q1: vec4<u32>;
 var<private> q2: vec4<u32>;
@@ -187,7 +186,7 @@ fn payload_len(job: u32, status: u32, result: u32) -> u32 {
 // Where the payload of block `block` begins, in words.
 fn payload_start(job: u32, block: u32) -> u32 {
     let room = (args.slot + 256u) / 4u;
-    // Whatever the job says, a payload ends within the buffer.
+    // Even for an invalid job, the payload ends within the buffer.
     let last = (args.blocks - 1u) * room;
     return select(block * room, min(min(job, 0x3fffffffu) * 4u, last), args.decoding != 0u);
 }
@@ -282,7 +281,7 @@ fn with_end(rows: vec4<u32>, at: u32, top: u32, last: u32) -> vec4<u32> {
     return select(select(rows, vec4(last), places == vec4(top)), vec4(0u), places > vec4(top));
 }
 
-// Half of a unit that is not full, or holds the last word.
+// Loads half of a unit that is not full or holds the last word.
 fn load_last(is_payload: bool, data: u32, at: u32, top: u32, last: u32) -> Half {
     let w = load_clamped(is_payload, data, at, top);
     return Half(
@@ -294,7 +293,8 @@ fn load_last(is_payload: bool, data: u32, at: u32, top: u32, last: u32) -> Half 
     );
 }
 
-// The remainder of each piece: for each block `contents_count` pieces of its contents and `payload_count` of its payload.
+// Computes the remainder of each piece: for each block `contents_count` pieces of its contents and `payload_count` of
+// its payload.
 // @pz_entry
 fn reduce_pieces(local_index: u32, workgroup_index: u32) {
     let count = args.contents_count + args.payload_count;
@@ -397,7 +397,7 @@ fn reduce_pieces(local_index: u32, workgroup_index: u32) {
         s = times_z(s) ^ rest[k * COLUMNS + local_index];
     }
 
-    // Joins the columns, half of them at a time.
+    // Join the columns, half of them at a time.
     sums[local_index] = s;
     fold(local_index, 16u, CRC_WORDS_16);
     fold(local_index, 8u, CRC_WORDS_8);
@@ -417,7 +417,7 @@ fn fold(lane: u32, half: u32, words: u32) {
 }
 
 // The exponent of the power of x to multiply by, for a piece of words from word `start` on. The message's last bit
-// counts as x^32. The piece is as long as all its units, and the remainder one more.
+// counts as x^32. The piece counts as its full number of units, and the remainder as one more.
 fn exponent(len: u32, start: u32) -> u32 {
     let words = (len + 3u) / 4u;
     let units = (min(words - start, PIECE_WORDS) + UNIT_WORDS - 1u) / UNIT_WORDS + 1u;
@@ -430,8 +430,8 @@ fn exponent(len: u32, start: u32) -> u32 {
 
 var<workgroup> both: array<u32, THREADS>;
 
-// Joins the pieces of a block into its checksums. A workgroup has a block: its first half does the contents, its second
-// half the payload.
+// Joins the pieces of a block into its checksums. One workgroup per block: its first half handles the contents, its
+// second half the payload.
 // @pz_entry
 fn sum_pieces(local_index: u32, workgroup_index: u32) {
     let block = workgroup_index;
@@ -447,7 +447,7 @@ fn sum_pieces(local_index: u32, workgroup_index: u32) {
     let count = (len + 4u * PIECE_WORDS - 1u) / (4u * PIECE_WORDS);
     var sum = 0u;
     for (var p = local_index % (THREADS / 2u); p <= count; p += THREADS / 2u) {
-        // The register of a CRC begins as all ones, which counts as one more piece.
+        // A CRC's register begins as all ones, which counts as one more piece.
         var piece = 0xffffffffu;
         var bits = 8u * len;
         if p < count {

@@ -1,4 +1,4 @@
-// Copies parts of one buffer to another, from any byte to any byte: contents to where the caller wants them.
+// Copies parts of one buffer to another, from any byte to any byte, such as contents to the caller's buffer.
 //
 // @pz_cost {
 //   threads: N/32768*256
@@ -24,9 +24,10 @@ inline uint4 bytes_at(__global const uint *source, uint at) {
     return UINT4(a >> shift | b << left, b >> shift | c << left, c >> shift | d << left, d >> shift | e << left);
 }
 
-// `groups` workgroups for each of `count` moves from the `first_move`-th on, each for UNITS units of 16 bytes of the
-// destination. Only the first and the last unit can be in part another move's; their bytes are written one by one. Moves
-// outside of the `source_bytes` bytes of the source, or behind byte `end_low + 2^32 end_high` of the destination, do nothing.
+// `groups` workgroups for each of `count` moves from number `first_move` on, each for UNITS units of 16 bytes of the
+// destination. Only the first and the last unit can be shared with other moves; their bytes are written one by one.
+// Moves that exceed the `source_bytes` bytes of the source, or byte `end_low + 2^32 end_high` of the destination, do
+// nothing.
 __kernel void move_bytes(__global const uint *source, __global const Move *moves, __global uchar *destination,
     uint first_move, uint count, uint groups, uint source_bytes, uint end_low, uint end_high) {
     uint group = (uint)get_group_id(0);

@@ -1,4 +1,4 @@
-// Copies parts of one buffer to another, from any byte to any byte: contents to where the caller wants them.
+// Copies parts of one buffer to another, from any byte to any byte, such as contents to the caller's buffer.
 //
 // @pz_cost {
 //   threads: N/32768*256
@@ -20,8 +20,8 @@ struct Args {
 
 var<immediate> args: Args;
 
-// Bytes `start` to `start + bytes` of the source go to the destination from byte `to_low + 2^32 to_high` on. If `fill` is
-// not 0, its lowest byte goes there instead, over and over.
+// Bytes `start` to `start + bytes` of the source go to the destination from byte `to_low + 2^32 to_high` on. If `fill`
+// is not 0, its lowest byte goes there instead, over and over.
 struct Move {
     start: u32,
     bytes: u32,
@@ -36,8 +36,9 @@ struct Move {
 @group(0) @binding(2) var<storage, read_write> destination: array<atomic<u32>>;
 
 // `groups` workgroups for each of `count` moves from the `first_move`-th on, each for UNITS units of 16 bytes of the
-// destination. Only the first and the last word can be in part another move's: its other bytes stay as they are. Moves
-// outside of the `source_bytes` bytes of the source, or behind byte `end_low + 2^32 end_high` of the destination, do nothing.
+// destination. Only the first and the last word can be shared with other moves, and their other bytes stay as they are.
+// Moves that exceed the `source_bytes` bytes of the source, or byte `end_low + 2^32 end_high` of the destination, do
+// nothing.
 // @pz_entry
 fn move_bytes(local_index: u32, workgroup_index: u32) {
     if workgroup_index / args.groups >= args.count {
@@ -47,7 +48,7 @@ fn move_bytes(local_index: u32, workgroup_index: u32) {
     if m.fill == 0u && (m.start > args.source_bytes || m.bytes > args.source_bytes - m.start) {
         return;
     }
-    // Both ends in words, of which there are fewer than 2^32. The last word may be the caller's in part.
+    // Both ends in words, of which there are fewer than 2^32. The caller may use a part of the last word.
     let room = (args.end_high << 30u) | (args.end_low >> 2u);
     if m.to_high > 3u || m.bytes > 0xfffffff0u {
         return;

@@ -1,4 +1,4 @@
-// BWT payloads: decodes what is coded as binary decisions, which is the directory and the descriptions of tables.
+// BWT payloads: decodes the directory and the descriptions of tables, which are coded as binary decisions.
 //
 // @pz_cost {
 //   threads: 96
@@ -99,14 +99,14 @@ inline __attribute__((always_inline)) uint describe_segments(Binary *d, __local 
     return bad;
 }
 
-// Reads the exponents of one table, on one work item. `table` holds those of the table to the left, and gets the new
-// ones.
+// Reads the exponents of one table, on one work item. `table` holds the exponents of the table to the left, and gets
+// the new ones.
 inline __attribute__((always_inline)) uint describe_table(Binary *d, __local uint *models, uint tokens, __local const uint *above,
                            bool has_above, __local uint *table, bool has_left) {
     uint bad = 0u;
     uint present = 1u;
     int before = 0;
-    // Load what the next token needs early.
+    // Load the next token's data early.
     uint next_left = table[0];
     uint next_above = above[0];
     for (uint t = 0u; t < tokens; t++) {
@@ -151,8 +151,8 @@ inline __attribute__((always_inline)) uint describe_table(Binary *d, __local uin
 }
 
 // Reads at most `most_segments` segments of the directory, and at most `most_columns` columns each of rank tables and
-// run tables, continuing where the previous dispatch ended. Each of these three parts has its own workgroup.
-// Exponents go to the first half of each table's place.
+// run tables, continuing where the previous dispatch ended. Each of these three parts has its own workgroup. Exponents
+// go to the first half of each table's space.
 __kernel void describe(__global const uint *jobs, __global const uint *payload, __global uint *results,
                        __global uint *bwt_blocks, __global uint *bwt_state, __global uint *bwt_tables,
                        __global uint *bwt_segments, uint slot, uint blocks, uint most_segments, uint most_columns) {
@@ -173,7 +173,7 @@ __kernel void describe(__global const uint *jobs, __global const uint *payload, 
     uint tokens = part == RUN_TABLES ? 29u : 28u;
     uint first = part == RUN_TABLES ? RANK_CONTEXTS : 0u;
     bool is_new = saved[STARTED] == 0u;
-    // Another part may fail meanwhile, but all lanes must see the same status.
+    // Another part may fail meanwhile, so make sure that all lanes see the same status.
     uint valid = 1u - team_max(team, results[block * RESULT_WORDS] == 0u ? 0u : 1u);
     uint column = team_uniform(team, is_new || part == DIRECTORY ? 0u : saved[TABLES_COLUMN]);
     uint last = part == DIRECTORY ? column : min(info[BLOCK_SETS] * columns, column + most_columns);
@@ -233,7 +233,7 @@ __kernel void describe(__global const uint *jobs, __global const uint *payload, 
                 if (is_fresh != 0u) {
                     bad = describe_table(&d, state, tokens, above, row > 0u, table, has_left);
                 } else if (row > 0u) {
-                    // Zeros follow the last token. Takes eight at a time, so that their loads overlap.
+                    // Zeros follow the last token. Take eight at a time, so that their loads overlap.
                     for (uint t = 0u; t < 32u; t += 8u) {
                         uint eight[8];
                         #pragma unroll

@@ -1,4 +1,4 @@
-// BWT payloads: decodes what is coded as binary decisions, which is the directory and the descriptions of tables.
+// BWT payloads: decodes the directory and the descriptions of tables, which are coded as binary decisions.
 //
 // @pz_cost {
 //   threads: 96
@@ -133,14 +133,14 @@ fn describe_segments(block: u32) -> u32 {
     return bad;
 }
 
-// Reads the exponents of a row's table, on one work item. Its place holds those of the table to the left, and gets
-// the new ones. Returns whether they are out of range.
+// Reads the exponents of a row's table, on one work item. Its space holds the exponents of the table to the left, and
+// gets the new ones. Returns whether they are out of range.
 fn describe_table(tokens: u32, row: u32, has_left: bool) -> bool {
     var bad = false;
     var present = 1u;
     var before = 0i;
     let table = row * 32u;
-    // Load what the next token needs early.
+    // Load the next token's data early.
     let above = max(table, 32u) - 32u;
     var next_left = exponents[table];
     var next_above = exponents[above];
@@ -192,8 +192,8 @@ fn describe_table(tokens: u32, row: u32, has_left: bool) -> bool {
 }
 
 // Reads at most `most_segments` segments of the directory, and at most `most_columns` columns each of rank tables and
-// run tables, continuing where the previous dispatch ended. Each of these three parts has its own workgroup.
-// Exponents go to the first half of each table's place.
+// run tables, continuing where the previous dispatch ended. Each of these three parts has its own workgroup. Exponents
+// go to the first half of each table's space.
 // @pz_entry
 fn describe(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
@@ -209,7 +209,7 @@ fn describe(local_index: u32, workgroup_index: u32) {
     let tokens = select(28u, 29u, which == RUN_TABLES);
     let first = select(0u, RANK_CONTEXTS, which == RUN_TABLES);
     let is_new = bwt_state[saved + STARTED] == 0u;
-    // Another part may fail meanwhile, but all lanes must see the same status.
+    // Another part may fail meanwhile, so make sure that all lanes see the same status.
     let valid = 1u - team_max(select(1u, 0u, results[block * RESULT_WORDS] == 0u));
     let begin_at = team_uniform(select(bwt_state[saved + TABLES_COLUMN], 0u, is_new || which == DIRECTORY));
     let most = min(bwt_blocks[info + BLOCK_SETS] * columns, begin_at + args.most_columns);
@@ -277,7 +277,7 @@ fn describe(local_index: u32, workgroup_index: u32) {
                 if is_fresh != 0u {
                     bad = describe_table(tokens, row, has_left);
                 } else if row > 0u {
-                    // Zeros follow the last token. Takes eight at a time, so that their loads overlap.
+                    // Zeros follow the last token. Take eight at a time, so that their loads overlap.
                     for (var t = 0u; t < 32u; t += 8u) {
                         var eight: array<u32, 8>;
                         for (var k = 0u; k < 8u; k++) {

@@ -33,7 +33,8 @@ inline uint log2_of(uint x) {
     return e << 16 | log;
 }
 
-// Chooses the number of sets, and first groups segments by the length of their runs. A workgroup has a block.
+// Chooses the number of sets, and makes the first grouping of segments, by the length of their runs. One workgroup per
+// block.
 __kernel void prepare(__global const uint *jobs, __global uint *state, __global uint *segments, uint slot) {
     uint block = (uint)get_group_id(0);
     uint index = (uint)get_local_id(0);
@@ -43,7 +44,7 @@ __kernel void prepare(__global const uint *jobs, __global uint *state, __global 
     uint count = state[ENCODE_SEGMENTS];
     if (index == 0) {
         uint sets = clamp(count / 48u, 1u, SETS);
-        // Keeps a segment's counts as long as there is room for as many as it could have.
+        // Keep a segment's counts while there is room for the most that it could have.
         uint limit = sets == 1 ? 0 : jobs[block * 8u] / 4;
         uint cells = 0;
         for (uint s = 0; s < count; s++) {
@@ -68,7 +69,7 @@ __kernel void prepare(__global const uint *jobs, __global uint *state, __global 
     }
 }
 
-// The sums of the counts of each set's segments. Each work item sums two cells.
+// Sums the counts of each set's segments. Each work item sums two cells.
 __kernel void sums(
     __global const uint *state, __global const uint *segments, __global const uint *counts, __global uint *sums,
     uint slot)
@@ -113,7 +114,7 @@ __kernel void costs(__global const uint *sums, __global uint *costs, __global co
     for (uint t = 0; t < 32; t++) costs[t] = (log - log2_of(2 * sums[t] + 1)) >> 8;
 }
 
-// Gives each segment the cheapest set of tables; of equal ones, the first. A workgroup has a segment.
+// Gives each segment the cheapest set of tables; among equal ones, the first. One workgroup per segment.
 __kernel void assign(
     __global const uint *state, __global uint *segments, __global const uint *counts, __global const uint *costs,
     uint slot, uint parts)
@@ -167,14 +168,14 @@ inline ulong team_sum_long(Team team, ulong v) {
     return low + (middle << 24) + (high << 48);
 }
 
-// Cuts a column of contexts into ranges that share a table, at the least cost, and builds the tables. A team has a
-// column of a set: there are four columns of ranks and eight of lengths. A lane has a token.
+// Cuts a column of contexts into ranges that share a table, at the least cost, and builds the tables. One team per
+// column of a set: there are four columns of ranks and eight of lengths. One lane per token.
 __kernel void share(
     __global const uint *sums, __global uint *exponents, __global uint *intervals, __global uint *fresh,
     __global const uint *state, uint slot)
 {
     TEAM_START(team);
-    // At end * (end - 1) / 2 + begin: what rows begin to end - 1 cost with one table.
+    // At end * (end - 1) / 2 + begin: the cost of rows begin to end - 1 with one table.
     SHARED ulong costs[TEAMS * 528u];
     SHARED uint cuts[TEAMS * 33u];
     uint parts = SETS * 12u / TEAMS;
@@ -235,7 +236,7 @@ __kernel void share(
             log = log > of_total ? log - of_total : 0;
             exponent = 1 + ((log * 3 + (1u << 15)) >> 16);
         }
-        // The frequencies that the exponents stand for.
+        // The frequencies that the exponents represent.
         ulong weight = 0;
         if (exponent > 0) {
             uint third = (exponent - 1) % 3;

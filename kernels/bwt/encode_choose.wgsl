@@ -44,7 +44,8 @@ fn log2_of(x: u32) -> u32 {
 @group(0) @binding(2) var<storage, read_write> new_segments: array<u32>;
 var<workgroup> set_count: u32;
 
-// Chooses the number of sets, and first groups segments by the length of their runs. A workgroup has a block.
+// Chooses the number of sets, and makes the first grouping of segments, by the length of their runs. One workgroup per
+// block.
 // @pz_entry
 fn prepare(local_index: u32, workgroup_index: u32) {
     let block = workgroup_index;
@@ -55,7 +56,7 @@ fn prepare(local_index: u32, workgroup_index: u32) {
     let count = new_state[block * ENCODE_STATE + ENCODE_SEGMENTS];
     if local_index == 0u {
         let sets = clamp(count / 48u, 1u, SETS);
-        // Keeps a segment's counts as long as there is room for as many as it could have.
+        // Keep a segment's counts while there is room for the most that it could have.
         var limit = 0u;
         if sets > 1u {
             limit = jobs[block * 8u] / 4u;
@@ -91,7 +92,7 @@ fn prepare(local_index: u32, workgroup_index: u32) {
 @group(0) @binding(2) var<storage, read> counts: array<u32>;
 @group(0) @binding(3) var<storage, read_write> set_sums: array<u32>;
 
-// The sums of the counts of each set's segments. Each work item sums two cells.
+// Sums the counts of each set's segments. Each work item sums two cells.
 // @pz_entry
 fn sums(local_index: u32, workgroup_index: u32) {
     let parts = CELLS / 2u / THREADS;
@@ -149,7 +150,7 @@ fn costs(local_index: u32, workgroup_index: u32) {
 @group(0) @binding(3) var<storage, read> set_costs: array<u32>;
 var<workgroup> cost_sums: array<atomic<u32>, SETS>;
 
-// Gives each segment the cheapest set of tables; of equal ones, the first. A workgroup has a segment.
+// Gives each segment the cheapest set of tables; among equal ones, the first. One workgroup per segment.
 // @pz_entry
 fn assign(local_index: u32, workgroup_index: u32) {
     let parts = args.parts;
@@ -201,13 +202,13 @@ fn assign(local_index: u32, workgroup_index: u32) {
 @group(0) @binding(2) var<storage, read_write> intervals: array<u32>;
 @group(0) @binding(3) var<storage, read_write> fresh: array<u32>;
 @group(0) @binding(4) var<storage, read> share_state: array<u32>;
-// At end * (end - 1) / 2 + begin: what rows begin to end - 1 cost with one table.
+// At end * (end - 1) / 2 + begin: the cost of rows begin to end - 1 with one table.
 var<workgroup> range_costs: array<vec2<u32>, TEAMS * 528u>;
 var<workgroup> cuts: array<u32, TEAMS * 33u>;
 
-// Cuts a column of contexts into ranges that share a table, at the least cost, and makes the tables. A team has a
-// column of a set: there are four columns of ranks and eight of lengths. A lane first has the row that a range begins
-// at, then a token.
+// Cuts a column of contexts into ranges that share a table, at the least cost, and builds the tables. One team per
+// column of a set: there are four columns of ranks and eight of lengths. A lane first handles the row at which a range
+// begins, then a token.
 // @pz_entry
 fn share(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
@@ -265,7 +266,7 @@ fn share(local_index: u32, workgroup_index: u32) {
     workgroupBarrier();
     var end = select(0u, 32u, is_there);
     for (var i = 0u; i < 32u; i++) {
-        // All teams stay until the last round, for its barriers. Teams that are done write nothing.
+        // All teams stay until the last round, for its barriers. Finished teams write nothing.
         var begin = 0u;
         if end > 0u {
             begin = cuts[own_cuts + end];
@@ -281,7 +282,7 @@ fn share(local_index: u32, workgroup_index: u32) {
             let of_total = log2_of(total);
             exponent = 1u + (((max(log, of_total) - of_total) * 3u + (1u << 15u)) >> 16u);
         }
-        // The frequencies that the exponents stand for.
+        // The frequencies that the exponents represent.
         var weight = 0u;
         if exponent > 0u {
             let third = (exponent - 1u) % 3u;

@@ -31,7 +31,7 @@ inline ulong put(ulong x, uint start, uint freq) {
     return (quotient << 12) + rest + start;
 }
 
-// A lane codes a segment and writes its words backward, from where the segment's bytes end.
+// Each lane codes a segment and writes its words backward, from the end of the segment's space.
 __kernel void code(
     __global const uint *jobs, __global const uint *begins, __global const uint *infos, __global const uint *intervals,
     __global uint *state, __global uint *segments, __global uint *words, uint slot, uint parts)
@@ -55,7 +55,7 @@ __kernel void code(
     uint to = most;
     bool full = false;
     ulong x = 1;
-    // Loads a run's data two runs ahead, and its intervals one run ahead.
+    // Load a run's data two runs ahead, and its intervals one run ahead.
     uint begin = begins[end - 1];
     uint info = infos[end - 1];
     Token next_rank = rank_token(info >> 8 & 255u);

@@ -14,7 +14,8 @@
 struct Args { slot: u32, parts: u32 }
 var<immediate> args: Args;
 
-// The state x with a token of this interval. A quotient by a number below 2^13 is found 16 bits at a time.
+// The state x after adding a token with this interval. The quotient by a number below 2^13 is computed 16 bits at a
+// time.
 fn put(x: vec2<u32>, interval: u32) -> vec2<u32> {
     let d = interval >> 16u;
     let high = x.y / d;
@@ -34,7 +35,7 @@ fn put(x: vec2<u32>, interval: u32) -> vec2<u32> {
 @group(0) @binding(5) var<storage, read_write> segments: array<u32>;
 @group(0) @binding(6) var<storage, read_write> words: array<u32>;
 
-// A lane codes a segment and writes its words backward, from where the segment's bytes end.
+// Each lane codes a segment and writes its words backward, from the end of the segment's space.
 // @pz_entry
 fn code(local_index: u32, workgroup_index: u32) {
     let block = workgroup_index / args.parts;
@@ -60,7 +61,7 @@ fn code(local_index: u32, workgroup_index: u32) {
     var to = most;
     var is_full = false;
     var x = vec2(1u, 0u);
-    // Loads a run's data two runs ahead, and its intervals one run ahead.
+    // Load a run's data two runs ahead, and its intervals one run ahead.
     var begin = begins[base + end - 1u];
     var info = infos[base + end - 1u];
     var next_rank = rank_token(info >> 8u & 255u);

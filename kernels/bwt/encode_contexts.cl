@@ -13,7 +13,7 @@
 // @pz_import team
 // @pz_import bwt_encode
 
-// A team has a segment. The low halves of histories hold averages of ranks, the high halves those of lengths.
+// One team per segment. The low halves of histories hold averages of ranks, the high halves averages of lengths.
 __kernel void contexts(
     __global const uint *jobs, __global const uint *begins, __global uint *infos, __global const uint *state,
     __global const uint *segments, __global const uint *lists, uint slot, uint parts)
@@ -76,7 +76,7 @@ __kernel void contexts(
     }
 }
 
-// Counts the tokens of each segment. A workgroup has a segment.
+// Counts the tokens of each segment. One workgroup per segment.
 __kernel void count(
     __global const uint *jobs, __global const uint *begins, __global const uint *infos, __global const uint *state,
     __global uint *segments, __global uint *counts, uint slot, uint parts)

@@ -23,7 +23,7 @@ var<immediate> args: Args;
 @group(0) @binding(5) var<storage, read> lists: array<u32>;
 var<workgroup> histories: array<u32, TEAMS * 256u>;
 
-// A team has a segment. The low halves of histories hold averages of ranks, the high halves those of lengths.
+// One team per segment. The low halves of histories hold averages of ranks, the high halves averages of lengths.
 // @pz_entry
 fn contexts(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
@@ -106,7 +106,7 @@ fn contexts(local_index: u32, workgroup_index: u32) {
 var<workgroup> bins: array<atomic<u32>, CELLS / 2u>;
 var<workgroup> cells: atomic<u32>;
 
-// Counts the tokens of each segment. A workgroup has a segment.
+// Counts the tokens of each segment. One workgroup per segment.
 // @pz_entry
 fn count(local_index: u32, workgroup_index: u32) {
     let parts = args.parts;

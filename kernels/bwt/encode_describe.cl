@@ -150,8 +150,8 @@ inline void describe_tables(
     __local uint *zero = models + 12;
     __local uint *sign = models + 27;
     __local uint *more = models + 42;
-    // For each row, which table its table equals: at first in the column to the left, then in this one. The exponents
-    // of a table that is not fresh are those of the table that it equals.
+    // For each row, the number of the equal table: at first in the column to the left, then in this one. A table that
+    // is not fresh has the exponents of its equal table.
     __local uint *equal_to = models + 132;
     for (uint set = 0; set < sets; set++) {
         __global const uint *of_set = exponents + set * CELLS;
@@ -163,8 +163,8 @@ inline void describe_tables(
                 uint before_column = column > 0 ? equal_to[row] : NONE;
                 uint above = row > 0 ? before_row : before_column;
                 uint left = column > 0 ? before_column : above;
-                // From the table's own place, because CUDA's compiler takes `at` for (ulong)(at - n) + n, which is wrong
-                // where `at` is less than n.
+                // Uses the table's own address, because CUDA's compiler turns `at` into (ulong)(at - n) + n, which is
+                // wrong if `at` is less than n.
                 __global const uint *own = fresh_of_set + at;
                 uint above_fresh = row > 0 ? own[-(int)columns] : 0;
                 uint left_fresh = column > 0 ? own[-1] : 0;
@@ -173,7 +173,7 @@ inline void describe_tables(
                 before_row = f ? at : above;
                 equal_to[row] = before_row;
                 if (!f) continue;
-                // Load what the next token needs early.
+                // Load the next token's data early.
                 int next_q = (int)of_set[at * 32u];
                 int next_a = above != NONE ? (int)of_set[above * 32u] : 0;
                 int next_b = left != NONE ? (int)of_set[left * 32u] : 0;
@@ -220,7 +220,7 @@ inline void describe_tables(
     }
 }
 
-// A workgroup has one of a block's three descriptions. One of its work items writes.
+// One workgroup per description, three for each block. One of its work items writes.
 __kernel void describe(
     __global const uint *jobs, __global uint *state, __global const uint *segments,
     __global const uint *exponents, __global const uint *fresh, __global uint *described, uint slot, uint segment_log)

@@ -193,7 +193,7 @@ fn describe_table(at: u32, above: u32, left: u32, tokens: u32) {
     const ZERO = 12u;
     const SIGN = 27u;
     const MORE = 42u;
-    // Load what the next token needs early.
+    // Load the next token's data early.
     var next_q = exponent(at, 0u);
     var next_a = exponent(above, 0u);
     var next_b = exponent(left, 0u);
@@ -244,8 +244,8 @@ fn describe_table(at: u32, above: u32, left: u32, tokens: u32) {
 }
 
 fn describe_tables(block: u32, sets: u32, first: u32, columns: u32, tokens: u32) {
-    // After the models comes, for each row, which table its table equals: at first in the column to the left, then in
-    // this one. The exponents of a table that is not fresh are those of the table that it equals.
+    // After the models comes, for each row, the number of the equal table: at first in the column to the left, then in
+    // this one. A table that is not fresh has the exponents of its equal table.
     const EQUAL_TO = 132u;
     for (var of_set = 0u; of_set < sets; of_set++) {
         let tables = (block * SETS + of_set) * CELLS;
@@ -278,7 +278,7 @@ fn describe_tables(block: u32, sets: u32, first: u32, columns: u32, tokens: u32)
     }
 }
 
-// A workgroup has one of a block's three descriptions. One of its work items writes.
+// One workgroup per description, three for each block. One of its work items writes.
 // @pz_entry
 fn describe(local_index: u32, workgroup_index: u32) {
     let block = workgroup_index / 3u;

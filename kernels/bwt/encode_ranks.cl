@@ -1,12 +1,12 @@
 // Computes the ranks of runs: how many other symbols occur before a run's symbol occurs again (`codec/bwt/runs.rs`).
 //
 // Each chunk of 1024 runs is ranked from right to left, with a list of all symbols in the order of their next
-// occurrence. A segment's list is the one at its first run.
+// occurrence. A segment's list is the list at its first run.
 //
-// The list at the end of a chunk follows from the first occurrence of each symbol after it. Four buffers help to find
-// that: the first occurrences in each chunk (`firsts`) and in each group of chunks (`group_firsts`), and the next
-// occurrences after each group (`group_next`) and after each chunk (`next`). Symbols that do not occur again come
-// last: first those that the block uses, ascending, then the rest.
+// The list at the end of a chunk follows from each symbol's first occurrence after it. Four buffers serve to find
+// those: the first occurrences in each chunk (`firsts`) and in each group of chunks (`group_firsts`), and the next
+// occurrences after each group (`group_next`) and after each chunk (`next`). Symbols that do not occur again come last:
+// first those that the block uses, ascending, then the rest.
 //
 // @pz_cost {
 //   threads: max(N/1024*32, 256)
@@ -24,7 +24,7 @@
 // Words of `encode_groups` for a block: one for each symbol of each group.
 #define GROUPS(slot) ((slot + CHUNK * GROUP_CHUNKS - 1u) / (CHUNK * GROUP_CHUNKS) * 256u)
 
-// Where each symbol first occurs in each chunk.
+// Finds the first occurrence of each symbol in each chunk.
 __kernel void firsts(
     __global const uint *infos, __global uint *tables, __global const uint *state, uint slot, uint parts)
 {
@@ -49,7 +49,7 @@ __kernel void firsts(
     }
 }
 
-// Where each symbol first occurs in each group of chunks. A workgroup has a group.
+// Finds the first occurrence of each symbol in each group of chunks. One workgroup per group.
 __kernel void group_firsts(
     __global const uint *tables, __global uint *groups, __global const uint *state, uint slot, uint parts)
 {
@@ -67,7 +67,7 @@ __kernel void group_firsts(
     }
 }
 
-// Where each symbol first occurs after each group. A workgroup has a block.
+// Finds the first occurrence of each symbol after each group. One workgroup per block.
 __kernel void group_next(__global uint *groups, __global const uint *state, uint slot) {
     uint block = (uint)get_group_id(0);
     uint chunks = (state[block * ENCODE_STATE + ENCODE_RUNS] + CHUNK - 1) / CHUNK;
@@ -82,7 +82,7 @@ __kernel void group_next(__global uint *groups, __global const uint *state, uint
     }
 }
 
-// Where each symbol first occurs after each chunk. A workgroup has a group.
+// Finds the first occurrence of each symbol after each chunk. One workgroup per group.
 __kernel void next(
     __global uint *tables, __global const uint *groups, __global const uint *state, uint slot, uint parts)
 {
@@ -122,7 +122,7 @@ __kernel void ranks(
     __local uint *own = (__local uint *)found;
     uint lane_bit = 1u << team.lane;
     for (uint chunk = (uint)get_group_id(0) % parts * TEAMS + team.index; chunk < chunks; chunk += parts * TEAMS) {
-        // Symbols that occur come first; after them come the block's other symbols, then the rest.
+        // Symbols that occur again come first, then the block's other symbols, then the rest.
         for (uint s = team.lane; s < 256; s += 32) {
             uint at = tables[chunk * 256u + s];
             bool used = (state[ENCODE_USED + (s >> 5)] >> (s & 31u) & 1u) != 0;
@@ -170,7 +170,7 @@ __kernel void ranks(
                 uint all = team_shuffle(team, letters, k);
                 uint x0 = w0 ^ all;
                 uint x1 = w1 ^ all;
-                // The lowest of these bits marks the byte that is 0. There is exactly one such byte in all lanes.
+                // The lowest of these bits marks the zero byte. There is exactly one in all lanes.
                 uint z0 = (x0 - 0x01010101u) & ~x0 & 0x80808080u;
                 uint z1 = (x1 - 0x01010101u) & ~x1 & 0x80808080u;
                 uint before = team_shuffle_up(team, w1, 1);
@@ -178,7 +178,7 @@ __kernel void ranks(
                 bool holds = (z0 | z1) != 0;
                 uint holder = team_ballot(team, holds);
                 if (holds) found[k] = UINT2(z0, z1 | team.lane);
-                // Moves the bytes up to that one by a place, and all bytes of the lanes before it.
+                // Move the bytes up to that one by a place, and all bytes of earlier lanes.
                 uint moved0 = z0 ^ (z0 - 1u);
                 uint moved1 = z0 != 0 ? 0 : z1 ^ (z1 - 1u);
                 uint s0 = w0 << 8 | before >> 24;

@@ -1,12 +1,12 @@
 // Computes the ranks of runs: how many other symbols occur before a run's symbol occurs again (`codec/bwt/runs.rs`).
 //
 // Each chunk of 1024 runs is ranked from right to left, with a list of all symbols in the order of their next
-// occurrence. A segment's list is the one at its first run.
+// occurrence. A segment's list is the list at its first run.
 //
-// The list at the end of a chunk follows from the first occurrence of each symbol after it. Four buffers help to find
-// that: the first occurrences in each chunk (`firsts`) and in each group of chunks (`group_firsts`), and the next
-// occurrences after each group (`group_next`) and after each chunk (`next`). Symbols that do not occur again come
-// last: first those that the block uses, ascending, then the rest.
+// The list at the end of a chunk follows from each symbol's first occurrence after it. Four buffers serve to find
+// those: the first occurrences in each chunk (`firsts`) and in each group of chunks (`group_firsts`), and the next
+// occurrences after each group (`group_next`) and after each chunk (`next`). Symbols that do not occur again come last:
+// first those that the block uses, ascending, then the rest.
 //
 // @pz_cost {
 //   threads: max(N/1024*32, 256)
@@ -33,7 +33,7 @@ fn group_words(slot: u32) -> u32 {
     return (slot + 131071u) / 131072u * 256u;
 }
 
-// Where each symbol first occurs in each chunk.
+// Finds the first occurrence of each symbol in each chunk.
 // @pz_entry
 fn firsts(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
@@ -72,7 +72,7 @@ fn firsts(local_index: u32, workgroup_index: u32) {
 @group(0) @binding(0) var<storage, read> chunk_tables: array<u32>;
 @group(0) @binding(1) var<storage, read_write> group_tables: array<u32>;
 
-// Where each symbol first occurs in each group of chunks. A workgroup has a group.
+// Finds the first occurrence of each symbol in each group of chunks. One workgroup per group.
 // @pz_entry
 fn group_firsts(local_index: u32, workgroup_index: u32) {
     let block = workgroup_index / args.parts;
@@ -96,7 +96,7 @@ fn group_firsts(local_index: u32, workgroup_index: u32) {
 @group(0) @binding(0) var<storage, read_write> groups: array<u32>;
 @group(0) @binding(1) var<storage, read> group_state: array<u32>;
 
-// Where each symbol first occurs after each group. A workgroup has a block.
+// Finds the first occurrence of each symbol after each group. One workgroup per block.
 // @pz_entry
 fn group_next(local_index: u32, workgroup_index: u32) {
     let block = workgroup_index;
@@ -119,7 +119,7 @@ fn group_next(local_index: u32, workgroup_index: u32) {
 @group(0) @binding(0) var<storage, read_write> next_tables: array<u32>;
 @group(0) @binding(1) var<storage, read> next_groups: array<u32>;
 
-// Where each symbol first occurs after each chunk. A workgroup has a group.
+// Finds the first occurrence of each symbol after each chunk. One workgroup per group.
 // @pz_entry
 fn next(local_index: u32, workgroup_index: u32) {
     let block = workgroup_index / args.parts;
@@ -169,7 +169,7 @@ fn ranks(local_index: u32, workgroup_index: u32) {
     for (var chunks_before = workgroup_index % parts * TEAMS; chunks_before < chunks; chunks_before += parts * TEAMS) {
         let chunk = chunks_before + team_index;
         let is_there = chunk < chunks;
-        // Symbols that occur come first; after them come the block's other symbols, then the rest.
+        // Symbols that occur again come first, then the block's other symbols, then the rest.
         for (var s = lane; s < 256u; s += 32u) {
             var at = NONE;
             if is_there {
@@ -230,7 +230,7 @@ fn ranks(local_index: u32, workgroup_index: u32) {
                 let all = team_shuffle(letters, k);
                 let x0 = w0 ^ all;
                 let x1 = w1 ^ all;
-                // The lowest of these bits marks the byte that is 0. There is exactly one such byte in all lanes.
+                // The lowest of these bits marks the zero byte. There is exactly one in all lanes.
                 let z0 = (x0 - 0x01010101u) & ~x0 & 0x80808080u;
                 let z1 = (x1 - 0x01010101u) & ~x1 & 0x80808080u;
                 let before = select(team_shuffle_up(w1, 1u), all, lane == 0u);
@@ -243,7 +243,7 @@ fn ranks(local_index: u32, workgroup_index: u32) {
                     keys[own + 2u * k] = z0;
                     keys[own + 2u * k + 1u] = z1 | lane;
                 }
-                // Moves the bytes up to that one by a place, and all bytes of the lanes before it.
+                // Move the bytes up to that one by a place, and all bytes of earlier lanes.
                 let moved0 = z0 ^ (z0 - 1u);
                 let moved1 = select(z1 ^ (z1 - 1u), 0u, z0 != 0u);
                 let s0 = w0 << 8u | before >> 24u;

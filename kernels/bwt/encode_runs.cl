@@ -1,8 +1,7 @@
 // Cuts the transform of each block into runs, and the runs into segments (`codec/bwt/runs.rs`).
 //
-// sort_high_a: where each run begins.
-// sort_low_a: its symbol; later also rank << 8 | rank context << 16 | length context << 24.
-// A segment has eight words: its first run, its first byte, and what later kernels add.
+// sort_high_a: where each run begins. sort_low_a: the run's symbol; later also rank << 8 | rank context << 16 | length
+// context << 24. A segment has eight words: its first run, its first byte, and words that later kernels add.
 //
 // @pz_cost {
 //   threads: max(min(N/1024*256, 65536), N/1024*32)
@@ -63,7 +62,7 @@ __kernel void count_runs(
     }
 }
 
-// Sums up the counts. A team has a block.
+// Sums up the counts. One team per block.
 __kernel void scan_runs(__global const uint *jobs, __global uint *counts, __global uint *state, uint slot) {
     TEAM_START(team);
     uint block = (uint)get_group_id(0);
@@ -72,7 +71,7 @@ __kernel void scan_runs(__global const uint *jobs, __global uint *counts, __glob
     if (team.lane == 0) state[block * ENCODE_STATE + ENCODE_RUNS] = total;
 }
 
-// Writes where runs begin, and their symbols.
+// Writes the beginnings of runs, and their symbols.
 __kernel void write_runs(
     __global const uint *jobs, __global const uint *transform, __global const uint *counts, __global uint *begins,
     __global uint *infos, uint slot, uint parts)
@@ -86,7 +85,7 @@ __kernel void write_runs(
     begins += (size_t)block * slot;
     infos += (size_t)block * slot;
     for (uint tile = (uint)get_group_id(0) % parts; tile < tiles; tile += parts) {
-        // Every team looks at all rows; each lane keeps the bits of the row with its number.
+        // Every team looks at all rows, and each lane keeps the bits of the row with its own number.
         uint mine = 0;
         for (uint row = 0; row < ROWS; row++) {
             uint p = (tile * ROWS + row) * 32u + team.lane;
@@ -110,7 +109,7 @@ __kernel void write_runs(
 }
 
 // Cuts the runs into segments: at the first run that begins at least 1 << segment_log bytes on, or after
-// ENCODE_SEGMENT_RUNS runs. A team has a block and looks at 32 runs at a time.
+// ENCODE_SEGMENT_RUNS runs. One team per block, which looks at 32 runs at a time.
 __kernel void cut(
     __global const uint *begins, __global uint *state, __global uint *segments, uint slot, uint parts, uint segment_log)
 {
@@ -129,7 +128,7 @@ __kernel void cut(
             segments[count * SEGMENT_WORDS + SEGMENT_BEGIN] = begin;
         }
         count++;
-        // Finds the first run from `low` on, at most `high`, that begins at or after the end.
+        // Find the first run in `low` to `high` that begins at or after the end.
         uint end = begin + (1u << segment_log);
         uint low = run + 1;
         uint high = min(run + ENCODE_SEGMENT_RUNS, runs);

@@ -1,8 +1,7 @@
 // Cuts the transform of each block into runs, and the runs into segments (`codec/bwt/runs.rs`).
 //
-// sort_high_a: where each run begins.
-// sort_low_a: its symbol; later also rank << 8 | rank context << 16 | length context << 24.
-// A segment has eight words: its first run, its first byte, and what later kernels add.
+// sort_high_a: where each run begins. sort_low_a: the run's symbol; later also rank << 8 | rank context << 16 | length
+// context << 24. A segment has eight words: its first run, its first byte, and words that later kernels add.
 //
 // @pz_cost {
 //   threads: max(min(N/1024*256, 65536), N/1024*32)
@@ -95,7 +94,7 @@ fn count_runs(local_index: u32, workgroup_index: u32) {
 @group(0) @binding(1) var<storage, read_write> scanned: array<u32>;
 @group(0) @binding(2) var<storage, read_write> state: array<u32>;
 
-// Sums up the counts. A team has a block.
+// Sums up the counts. One team per block.
 // @pz_entry
 fn scan_runs(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
@@ -114,7 +113,7 @@ fn scan_runs(local_index: u32, workgroup_index: u32) {
 @group(0) @binding(3) var<storage, read_write> begins: array<u32>;
 @group(0) @binding(4) var<storage, read_write> infos: array<u32>;
 
-// Writes where runs begin, and their symbols.
+// Writes the beginnings of runs, and their symbols.
 // @pz_entry
 fn write_runs(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
@@ -127,7 +126,7 @@ fn write_runs(local_index: u32, workgroup_index: u32) {
     let len = jobs[block * 8u];
     let tiles = (len + TILE - 1u) / TILE;
     for (var tile = workgroup_index % parts; tile < tiles; tile += parts) {
-        // Every team looks at all rows; each lane keeps the bits of the row with its number.
+        // Every team looks at all rows, and each lane keeps the bits of the row with its own number.
         var mine = 0u;
         for (var row = 0u; row < ROWS; row++) {
             let p = (tile * ROWS + row) * 32u + lane;
@@ -155,7 +154,7 @@ fn write_runs(local_index: u32, workgroup_index: u32) {
 @group(0) @binding(2) var<storage, read_write> segments: array<u32>;
 
 // Cuts the runs into segments: at the first run that begins at least 1 << segment_log bytes on, or after
-// ENCODE_SEGMENT_RUNS runs. A team has a block and looks at 32 runs at a time.
+// ENCODE_SEGMENT_RUNS runs. One team per block, which looks at 32 runs at a time.
 // @pz_entry
 fn cut(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
@@ -175,7 +174,7 @@ fn cut(local_index: u32, workgroup_index: u32) {
             segments[at_segments + count * SEGMENT_WORDS + SEGMENT_BEGIN] = begin;
         }
         count++;
-        // Finds the first run from `low` on, at most `high`, that begins at or after the end.
+        // Find the first run in `low` to `high` that begins at or after the end.
         let end = begin + (1u << args.segment_log);
         var low = run + 1u;
         var high = min(run + ENCODE_SEGMENT_RUNS, runs);

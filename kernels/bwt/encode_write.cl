@@ -21,7 +21,7 @@ inline uint symbols_of(__global const uint *state) {
     return symbols;
 }
 
-// Computes where each part goes. A work item has a block.
+// Computes the place of each part. One work item per block.
 __kernel void measure(
     __global const uint *jobs, __global uint *state, __global uint *segments, __global uint *results,
     uint slot, uint blocks, uint start_log)
@@ -93,7 +93,7 @@ __kernel void assemble(
                 uint j = at - lengths_at;
                 byte = state[ENCODE_LENGTHS + j / 3] >> (8 * (j % 3));
             } else if (at >= rows_at) {
-                // All rows that have bits in this byte.
+                // Take all rows that have bits in this byte.
                 uint from = (at - rows_at) * 8;
                 for (uint r = from / bits; r < row_count && r * bits < from + 8; r++) {
                     uint row = rows[r] - 1;

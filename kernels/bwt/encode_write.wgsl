@@ -26,7 +26,7 @@ fn row_bits(len: u32) -> u32 {
 @group(0) @binding(2) var<storage, read_write> measured_segments: array<u32>;
 @group(0) @binding(3) var<storage, read_write> results: array<u32>;
 
-// Computes where each part goes. A work item has a block.
+// Computes the place of each part. One work item per block.
 // @pz_entry
 fn measure(local_index: u32, workgroup_index: u32) {
     let block = workgroup_index * THREADS + local_index;
@@ -120,7 +120,7 @@ fn assemble(local_index: u32, workgroup_index: u32) {
                 let j = at - lengths_at;
                 byte = final_state[at_state + ENCODE_LENGTHS + j / 3u] >> (8u * (j % 3u));
             } else if at >= rows_at {
-                // All rows that have bits in this byte.
+                // Take all rows that have bits in this byte.
                 let begin_bit = (at - rows_at) * 8u;
                 for (var r = begin_bit / bits; r < row_count && r * bits < begin_bit + 8u; r++) {
                     let row = rows[at_rows + r] - 1u;

@@ -1,5 +1,5 @@
-// BWT payloads: turns runs of labels into the transform. It composes the lists of the segments in order; the lists
-// then tell which byte each label stands for.
+// BWT payloads: turns runs of labels into the transform. It composes the lists of the segments in order; with the
+// lists, each label gives its byte.
 //
 // @pz_cost {
 //   threads: N/32768*256
@@ -12,8 +12,8 @@
 // @pz_import team
 // @pz_import bwt
 
-// Replaces the labels in each segment's final list by bytes, which gives the next segment's first list. A workgroup
-// of 64 has a block.
+// Replaces the labels in each segment's final list by bytes, which gives the next segment's first list. One workgroup
+// of 64 per block.
 __kernel void lists(__global const uint *results, __global const uint *bwt_blocks, __global uint *bwt_lists,
                     uint slot, uint blocks, uint groups) {
     SHARED uint current[64];
@@ -41,7 +41,7 @@ __kernel void lists(__global const uint *results, __global const uint *bwt_block
 #define BATCH 128u
 
 // The index of the last of `count` ascending numbers, `step` words apart, that is at most `value`. The first number
-// always is.
+// always qualifies.
 inline uint last_up_to(Team team, __global const uint *numbers, uint step, uint shift, uint count, uint value) {
     uint from = 0u;
     uint span = count;
@@ -56,7 +56,7 @@ inline uint last_up_to(Team team, __global const uint *numbers, uint step, uint 
     return from;
 }
 
-// Writes the transform out, a team for each tile of it.
+// Writes the transform, one team per tile.
 __kernel void expand(__global const uint *results, __global const uint *bwt_blocks, __global const uint *bwt_segments,
                      __global const uint *bwt_lists, __global const uint *bwt_links, __global uint *contents,
                      uint slot, uint blocks, uint groups) {
@@ -115,7 +115,7 @@ __kernel void expand(__global const uint *results, __global const uint *bwt_bloc
                     if (low + 1u < BATCH && runs[low + 1u] >> 8 <= p - at) low += 1u;
                     value |= (runs[low] & 255u) << (8u * (p & 3u));
                 }
-                // Several batches share this word. It has been cleared.
+                // Several batches share this word, which has been cleared.
                 if (to - from == 4u) {
                     out[word] = value;
                 } else {

@@ -1,5 +1,5 @@
-// BWT payloads: turns runs of labels into the transform. It composes the lists of the segments in order; the lists
-// then tell which byte each label stands for.
+// BWT payloads: turns runs of labels into the transform. It composes the lists of the segments in order; with the
+// lists, each label gives its byte.
 //
 // @pz_cost {
 //   threads: N/32768*256
@@ -27,8 +27,8 @@ var<immediate> args: Args;
 var<workgroup> current: array<u32, 64>;
 var<workgroup> segment_count: u32;
 
-// Replaces the labels in each segment's final list by bytes, which gives the next segment's first list. A workgroup
-// of 64 has a block.
+// Replaces the labels in each segment's final list by bytes, which gives the next segment's first list. One workgroup
+// of 64 per block.
 // @pz_entry
 fn lists(local_index: u32, workgroup_index: u32) {
     let block = workgroup_index;
@@ -67,7 +67,7 @@ const BATCH = 128u;
 var<workgroup> bytes: array<u32, TEAMS * 64u>;
 var<workgroup> runs: array<u32, TEAMS * BATCH>;
 
-// The index of the last of `count` segments that begins at or before `value`. The first always does.
+// The index of the last of `count` segments that begins at or before `value`. The first always qualifies.
 fn last_segment(segments: u32, count: u32, value: u32) -> u32 {
     var begin_at = 0u;
     var span = count;
@@ -85,7 +85,7 @@ fn last_segment(segments: u32, count: u32, value: u32) -> u32 {
     return begin_at;
 }
 
-// The index of the last of `count` runs that begins at or before `value`. The first always does.
+// The index of the last of `count` runs that begins at or before `value`. The first always qualifies.
 fn last_run(runs: u32, count: u32, value: u32) -> u32 {
     var begin_at = 0u;
     var span = count;
@@ -103,7 +103,7 @@ fn last_run(runs: u32, count: u32, value: u32) -> u32 {
     return begin_at;
 }
 
-// Writes the transform out, a team for each tile of it.
+// Writes the transform, one team per tile.
 // @pz_entry
 fn expand(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
@@ -180,7 +180,7 @@ fn expand(local_index: u32, workgroup_index: u32) {
                     }
                     value |= (runs[low] & 255u) << (8u * (p & 3u));
                 }
-                // Several batches share this word. It has been cleared.
+                // Several batches share this word, which has been cleared.
                 if to - begin_at == 4u {
                     atomicStore(&contents[out + word], value);
                 } else {

@@ -37,7 +37,7 @@ __kernel void header(__global const uint *jobs, __global const uint *payload, __
     if (sets > MAX_SETS) bad = 3u;
     if (bad == 0u && 3u + symbols > size) bad = 4u;
 
-    // The list: each symbol once, then the missing ones in order.
+    // The list: the listed symbols, each once, then the missing ones in order.
     if (lane < 8u) used[lane] = 0u;
     team_sync(team);
     uint twice = 0u;
@@ -89,7 +89,7 @@ __kernel void header(__global const uint *jobs, __global const uint *payload, __
     }
     if (team_any(team, outside != 0u)) bad = 7u;
 
-    // The parts, then zeros up to the words.
+    // The parts, followed by zeros up to the words.
     at = packed_end + 9u;
     for (uint part = 0u; part < 3u; part++) {
         uint len = 0u;
@@ -129,7 +129,7 @@ __kernel void header(__global const uint *jobs, __global const uint *payload, __
     if (lane < MAX_SETS) info[BLOCK_SET_SIZES + lane] = 0u;
 }
 
-// Classes of segments by number of words: its logarithm, in quarters.
+// Classes of segments by the logarithm of their number of words, in quarters.
 #define LENGTHS 64u
 
 // A segment's set and length class, long segments first.
@@ -139,8 +139,8 @@ inline uint kind_of(uint packed) {
     return min(packed >> 16, MAX_SETS - 1u) * LENGTHS + (LENGTHS - 1u) - (log * 4u + (words >> (log - 2u) & 3u));
 }
 
-// The order in which to decode segments: by table set, and segments of about equal length together, so that the lanes
-// of a team finish together. The order of segments of one kind is unspecified and irrelevant.
+// Finds the order in which to decode segments: by table set, with segments of about equal length together, so that the
+// lanes of a team finish together. The order of segments of one kind is unspecified and irrelevant.
 __kernel void arrange(__global const uint *results, __global const uint *bwt_blocks, __global uint *bwt_segments,
                       uint slot, uint blocks) {
     TEAM_START(team);

@@ -70,7 +70,7 @@ fn header(local_index: u32, workgroup_index: u32) {
         bad = 4u;
     }
 
-    // The list: each symbol once, then the missing ones in order.
+    // The list: the listed symbols, each once, then the missing ones in order.
     if lane < 8u {
         atomicStore(&used[lane], 0u);
     }
@@ -143,7 +143,7 @@ fn header(local_index: u32, workgroup_index: u32) {
         bad = 7u;
     }
 
-    // The parts, then zeros up to the words.
+    // The parts, followed by zeros up to the words.
     at = packed_end + 9u;
     for (var part = 0u; part < 3u; part++) {
         var len = 0u;
@@ -194,7 +194,7 @@ fn header(local_index: u32, workgroup_index: u32) {
 @group(0) @binding(1) var<storage, read> arrange_blocks: array<u32>;
 @group(0) @binding(2) var<storage, read_write> arrange_segments: array<u32>;
 
-// Classes of segments by number of words: its logarithm, in quarters.
+// Classes of segments by the logarithm of their number of words, in quarters.
 const LENGTHS = 64u;
 var<workgroup> next: array<atomic<u32>, MAX_SETS * LENGTHS>;
 
@@ -206,8 +206,8 @@ fn kind_of(packed: u32) -> u32 {
     return min(packed >> 16u, MAX_SETS - 1u) * LENGTHS + (LENGTHS - 1u) - length;
 }
 
-// The order in which to decode segments: by table set, and segments of about equal length together, so that the lanes
-// of a team finish together. The order of segments of one kind is unspecified and irrelevant.
+// Finds the order in which to decode segments: by table set, with segments of about equal length together, so that the
+// lanes of a team finish together. The order of segments of one kind is unspecified and irrelevant.
 // @pz_entry
 fn arrange(local_index: u32, workgroup_index: u32) {
     team_start(local_index);

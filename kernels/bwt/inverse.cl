@@ -1,10 +1,10 @@
 // The inverse of the Burrows-Wheeler transform, from many stored rows.
 //
 // For each place of the transform, `bwt_links` holds the byte there and the place that a walk visits next.
-// `bwt_steps_low` and `bwt_steps_high` hold the same for four steps at once, so that a walk reads at random once for
-// four bytes. The first covers the first half of a block's places, the second the rest: two smaller buffers allow
-// more blocks at once, because the largest buffer is the limit. The transform is in `contents`, and the walks
-// overwrite it. A block has at most 2^24 bytes, so that a word holds a place and a byte.
+// `bwt_steps_low` and `bwt_steps_high` hold the same for four steps at once, so that a walk makes one random read per
+// four bytes. The first covers the first half of a block's places, the second the rest: two smaller buffers allow more
+// blocks at once, because the largest buffer sets the limit. The transform is in `contents`, and the walks overwrite
+// it. A block has at most 2^24 bytes, so a word holds a place and a byte.
 //
 // @pz_cost {
 //   threads: N/1024*256
@@ -26,7 +26,7 @@
 #define WALKS_OF(slot) (((slot) + 524287u) / 524288u)
 #define PLACE(row, whole) ((row) > (whole) ? (row) - 1u : (row) == (whole) ? 0u : (row))
 
-// Counts how often each byte occurs in each chunk. A team has a chunk.
+// Counts each byte's occurrences in each chunk. One team per chunk.
 __kernel void histogram(__global const uint *results, __global const uint *bwt_blocks, __global const uint4 *contents,
                         __global uint *bwt_counts, uint slot, uint blocks, uint groups, uint done, uint most) {
     TEAM_START(team);
@@ -67,7 +67,7 @@ __kernel void histogram(__global const uint *results, __global const uint *bwt_b
     for (uint i = team.lane; i < 256u; i += 32u) out[i] = counts[i];
 }
 
-// Turns counts into the row of each byte's first occurrence in each chunk. A workgroup of 256 has a block.
+// Turns counts into the row of each byte's first occurrence in each chunk. One workgroup of 256 per block.
 __kernel void rows(__global const uint *results, __global const uint *bwt_blocks, __global uint *bwt_counts,
                    uint slot, uint blocks, uint groups, uint done, uint most) {
     SHARED uint totals[256];
@@ -97,7 +97,7 @@ __kernel void rows(__global const uint *results, __global const uint *bwt_blocks
     }
 }
 
-// Writes the links. A team has a chunk.
+// Writes the links. One team per chunk.
 __kernel void link(__global const uint *results, __global const uint *bwt_blocks, __global const uint *bwt_rows,
                    __global const uchar *contents, __global const uint *bwt_counts, __global uint *bwt_links,
                    uint slot, uint blocks, uint groups, uint done, uint most) {
@@ -142,7 +142,7 @@ __kernel void link(__global const uint *results, __global const uint *bwt_blocks
     }
 }
 
-// Follows four links: finds the place that they lead to, and their bytes.
+// Follows four links, and stores the place that they lead to and their bytes.
 __kernel void compose(__global const uint *results, __global const uint *bwt_blocks, __global const uint *bwt_links,
                       __global uint2 *bwt_steps_low, __global uint2 *bwt_steps_high, uint slot, uint blocks, uint groups,
                       uint done, uint most) {
@@ -177,8 +177,8 @@ __kernel void compose(__global const uint *results, __global const uint *bwt_blo
     }
 }
 
-// A work item walks at most `most` bytes from its stored row, continuing where the previous dispatch ended (`done`
-// bytes before the end of its stretch). It first checks whether it has arrived at the right row.
+// Each work item walks at most `most` bytes from its stored row, continuing where the previous dispatch ended (`done`
+// bytes before the end of its stretch). It first checks that it has arrived at the right row.
 __kernel void walk(__global uint *results, __global const uint *bwt_blocks, __global const uint *bwt_rows,
                    __global uint *bwt_walks, __global const uint *bwt_links, __global const uint2 *bwt_steps_low,
                    __global const uint2 *bwt_steps_high, __global uint4 *contents, uint slot, uint blocks, uint groups,
@@ -187,8 +187,7 @@ __kernel void walk(__global uint *results, __global const uint *bwt_blocks, __gl
     if (block >= blocks) return;
     uint index = (uint)get_group_id(0) % groups * THREADS + (uint)get_local_id(0);
     __global const uint *info = bwt_blocks + block * BLOCK_WORDS;
-    // A work item that fails reports it at once. Work items that have not seen the report yet continue, which is
-    // harmless.
+    // A work item reports a failure at once. Work items that have not seen the report continue, which is harmless.
     if (results[block * RESULT_WORDS] != 0u || index >= info[BLOCK_STARTS]) return;
     uint n = info[0];
     uint start_log = info[BLOCK_START_LOG];

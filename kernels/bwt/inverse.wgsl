@@ -1,10 +1,10 @@
 // The inverse of the Burrows-Wheeler transform, from many stored rows.
 //
 // For each place of the transform, `bwt_links` holds the byte there and the place that a walk visits next.
-// `bwt_steps_low` and `bwt_steps_high` hold the same for four steps at once, so that a walk reads at random once for
-// four bytes. The first covers the first half of a block's places, the second the rest: two smaller buffers allow
-// more blocks at once, because the largest buffer is the limit. The transform is in `contents`, and the walks
-// overwrite it. A block has at most 2^24 bytes, so that a word holds a place and a byte.
+// `bwt_steps_low` and `bwt_steps_high` hold the same for four steps at once, so that a walk makes one random read per
+// four bytes. The first covers the first half of a block's places, the second the rest: two smaller buffers allow more
+// blocks at once, because the largest buffer sets the limit. The transform is in `contents`, and the walks overwrite
+// it. A block has at most 2^24 bytes, so a word holds a place and a byte.
 //
 // @pz_cost {
 //   threads: N/1024*256
@@ -57,7 +57,7 @@ fn length_of(block: u32) -> u32 {
 
 var<workgroup> counts: array<atomic<u32>, TEAMS * 256u>;
 
-// Counts how often each byte occurs in each chunk. A team has a chunk.
+// Counts each byte's occurrences in each chunk. One team per chunk.
 // @pz_entry
 fn histogram(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
@@ -108,7 +108,7 @@ fn histogram(local_index: u32, workgroup_index: u32) {
 
 var<workgroup> totals: array<u32, 256>;
 
-// Turns counts into the row of each byte's first occurrence in each chunk. A workgroup of 256 has a block.
+// Turns counts into the row of each byte's first occurrence in each chunk. One workgroup of 256 per block.
 // @pz_entry
 fn rows(local_index: u32, workgroup_index: u32) {
     let block = workgroup_index;
@@ -147,7 +147,7 @@ fn rows(local_index: u32, workgroup_index: u32) {
 
 var<workgroup> next: array<u32, TEAMS * 257u>;
 
-// Writes the links. A team has a chunk.
+// Writes the links. One team per chunk.
 // @pz_entry
 fn link(local_index: u32, workgroup_index: u32) {
     team_start(local_index);
@@ -177,7 +177,7 @@ fn link(local_index: u32, workgroup_index: u32) {
     let from_word = block * (slot / 4u) + begin / 4u;
     let links = block * links_of(slot) + begin;
     for (var begin_at = 0u; begin_at < len; begin_at += 128u) {
-        // Handles four rows at a time, so that their loads overlap.
+        // Handle four rows at a time, so that their loads overlap.
         var bytes: array<u32, 4>;
         var same: array<u32, 4>;
         for (var k = 0u; k < 4u; k++) {
@@ -209,7 +209,7 @@ fn link(local_index: u32, workgroup_index: u32) {
 @group(0) @binding(3) var<storage, read_write> new_steps_low: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read_write> new_steps_high: array<vec2<u32>>;
 
-// Follows four links: finds the place that they lead to, and their bytes.
+// Follows four links, and stores the place that they lead to and their bytes.
 // @pz_entry
 fn compose(local_index: u32, workgroup_index: u32) {
     let block = workgroup_index / args.groups;
@@ -255,8 +255,8 @@ fn step_from(block: u32, place: u32) -> vec2<u32> {
     return bwt_steps_high[begin + place - half_slot];
 }
 
-// A work item walks at most `most` bytes from its stored row, continuing where the previous dispatch ended (`done`
-// bytes before the end of its stretch). It first checks whether it has arrived at the right row.
+// Each work item walks at most `most` bytes from its stored row, continuing where the previous dispatch ended (`done`
+// bytes before the end of its stretch). It first checks that it has arrived at the right row.
 // @pz_entry
 fn walk(local_index: u32, workgroup_index: u32) {
     let block = workgroup_index / args.groups;
@@ -265,8 +265,7 @@ fn walk(local_index: u32, workgroup_index: u32) {
     }
     let index = workgroup_index % args.groups * THREADS + local_index;
     let info = block * BLOCK_WORDS;
-    // A work item that fails reports it at once. Work items that have not seen the report yet continue, which is
-    // harmless.
+    // A work item reports a failure at once. Work items that have not seen the report continue, which is harmless.
     if walk_results[block * RESULT_WORDS] != 0u || index >= bwt_blocks[info + BLOCK_STARTS] {
         return;
     }

@@ -1,6 +1,6 @@
 // BWT payloads, second stage: decodes segments into runs of labels.
 //
-// A segment is decoded before the list at its start is known, so labels, which are positions in that list, stand for
+// A segment is decoded before the list at its start is known, so labels, which are positions in that list, represent
 // bytes.
 //
 // @pz_cost {
@@ -26,19 +26,19 @@ inline uint load_now(__global const uint *p) {
 #define LOAD_NOW(p) (*(p))
 #endif
 
-// A lane's list in units of 16 bytes. The first unit is in registers, the next NEAR units are in workgroup memory,
-// and the rest, which is needed less often, is where the finished list goes.
+// A lane's list in units of 16 bytes. The first unit is in registers, the next NEAR units are in workgroup memory, and
+// the rest, which is needed less often, is in the place of the finished list.
 #define UNITS 15u
 #define GET_UNIT(unit) ((unit) <= NEAR ? list[((unit) - 1u) * THREADS] : final[unit])
 #define PUT_UNIT(unit, value) \
     if ((unit) <= NEAR) list[((unit) - 1u) * THREADS] = (value); else final[unit] = (value)
-// Where eight starts of a table are: spread so that the first eights of tables are in different banks.
+// The place of eight starts of a table, spread so that the first eights of tables are in different banks.
 #define EIGHT(table, i) ((table) * 4u + (((i) + ((table) >> 1)) & 3u))
 // KEPT distinct rank tables, and as many run tables, are in workgroup memory. The others are read from device memory.
 #define KEPT_TABLES (2u * KEPT)
 
-// A segment's words, in pairs. A run takes at most two words, so they are ready before it begins. The load of the
-// next pair starts when a run begins, and is waited for at its end.
+// A segment's words, in pairs. A run takes at most two words, so they are ready before it begins. The load of the next
+// pair starts when a run begins, and the wait for it is at the run's end.
 typedef struct {
     __global const uint2 *pairs; // of the payload, from the pair with the segment's first word on
     uint2 now;
@@ -89,20 +89,20 @@ inline ulong refill(Words *w, ulong x) {
     return takes ? x << 32 | word : x;
 }
 
-// A logarithm of the value or of 255, if that is less: 16 times the exponent, plus the four bits after the highest one,
-// as in floating-point numbers. For 0 it is 0.
+// A logarithm of the smaller of the value and 255: 16 times the exponent, plus the four bits after the highest one, as
+// in floating-point numbers. For 0 it is 0.
 inline uint log_scale(uint value) {
     return max(as_uint((float)min(value, 255u)) >> 19, 127u << 4) - (127u << 4);
 }
 
-// How many of eight starts are at most v, which is in both halves of vv.
+// The number of the eight starts that are at most v, which is in both halves of vv.
 inline uint up_to(uint4 starts, uint vv) {
     uint high = 0x80008000u;
     uint4 r = (UINT4(vv | high) - starts) & high;
     return popcount(r.x | r.y >> 1 | r.z >> 2 | r.w >> 3);
 }
 
-// The state after removing the token whose starts are from `start` up to `end`. The state's low bits are v.
+// The state after removing the token that covers `start` up to `end`. The state's low bits are v.
 inline ulong without(ulong state, uint v, uint start, uint end) {
     return (state >> 12) * (end - start) + (v - start);
 }
@@ -140,12 +140,12 @@ inline uint4 shift_in(uint4 unit, uint next) {
                    unit.w >> 8 | next << 24);
 }
 
-// Of the word at byte `from`, the mask of the bytes that are among the first `count`.
+// The mask, for the word at byte `from`, of its bytes among the first `count`.
 inline uint first_bytes(uint count, uint from) {
     return count <= from ? 0u : count >= from + 4u ? 0xffffffffu : (1u << (8u * (count - from))) - 1u;
 }
 
-// A lane decodes a segment. It writes the segment's runs as label | begin << 8, and its final list.
+// Each lane decodes a segment, and writes its runs as label | begin << 8, and its final list.
 __kernel void segments(__global const uint *payload, __global uint *results, __global const uint *bwt_blocks,
                        __global uint *bwt_segments, __global const uint4 *bwt_tables, 
                        __global uint *bwt_histories, __global uint4 *bwt_lists, __global uint *bwt_links, uint slot, uint blocks,
@@ -164,7 +164,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
     uint local_index = (uint)get_local_id(0);
     __global const uint *info = bwt_blocks + block * BLOCK_WORDS;
 
-    // This group's set of tables, and where its segments are in the decoding order.
+    // This group's set of tables, and the place of its segments in the decoding order.
     uint set = 0u;
     uint first = 0u;
     for (; set < MAX_SETS; set++) {
@@ -200,8 +200,8 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    // Lanes without a segment read the first one and do nothing: some compilers take a branch around all of this as
-    // one for the whole workgroup.
+    // Lanes without a segment read the first one and do nothing: some compilers would treat a branch around all of this
+    // as uniform for the workgroup.
     place = first + (has_segment ? place : 0u);
     uint segment = bwt_segments[SEGMENTS_AT(block, slot) + ORDER_AT(slot) + place];
     __global uint *entry = bwt_segments + SEGMENTS_AT(block, slot) + segment * SEGMENT_WORDS;
@@ -319,7 +319,7 @@ __kernel void segments(__global const uint *payload, __global uint *results, __g
             if (i + 3u < units) {
                 PUT_UNIT(i + 3u, shift_in(next2, next3.x));
             }
-            // After the last unit, all of these are that unit.
+            // After the last unit, all of these repeat that unit.
             unit = next3;
         }
         // The symbols before the rank move back, this symbol goes to the front, and the rest stays.

@@ -1,6 +1,6 @@
 // BWT payloads, second stage: decodes segments into runs of labels.
 //
-// A segment is decoded before the list at its start is known, so labels, which are positions in that list, stand for
+// A segment is decoded before the list at its start is known, so labels, which are positions in that list, represent
 // bytes.
 //
 // @pz_cost {
@@ -31,14 +31,14 @@ var<immediate> args: Args;
 @group(0) @binding(6) var<storage, read_write> bwt_lists: array<vec4<u32>>;
 @group(0) @binding(7) var<storage, read_write> bwt_links: array<vec4<u32>>;
 
-// A lane's list in units of 16 bytes. The first unit is in registers, the next NEAR units are in workgroup memory,
-// and the rest, which is needed less often, is where the finished list goes.
+// A lane's list in units of 16 bytes. The first unit is in registers, the next NEAR units are in workgroup memory, and
+// the rest, which is needed less often, is in the place of the finished list.
 const UNITS = 15u;
 
 // KEPT distinct rank tables, and as many run tables. The others are read from device memory.
 var<workgroup> tables: array<vec4<u32>, 2u * KEPT * 4u>;
 var<workgroup> numbers: array<u32, CONTEXTS / 4u>; // table numbers, a byte for each context
-var<workgroup> eights: array<vec2<u32>, 2u * KEPT>; // the starts that begin the second, third and fourth eight of each
+var<workgroup> eights: array<vec2<u32>, 2u * KEPT>; // the first starts of the second, third and fourth eight of each
 var<workgroup> lists: array<vec4<u32>, NEAR * THREADS>;
 var<workgroup> masks: array<vec4<u32>, 17>; // masks[n] covers the first n bytes
 var<workgroup> shared_go: u32;
@@ -47,8 +47,8 @@ var<workgroup> shared_go: u32;
 var<private> own: u32;         // its number in the workgroup
 var<private> far_tables: u32;  // where the tables of its set are
 var<private> final_list: u32;  // where its final list goes
-// The words of a segment, in pairs. A run takes at most two words, so they are ready before it begins. The load of
-// the next pair starts when a run begins, and is waited for at its end.
+// The words of a segment, in pairs. A run takes at most two words, so they are ready before it begins. The load of the
+// next pair starts when a run begins, and the wait for it is at the run's end.
 var<private> pairs: u32;       // of the payload, from the pair with the segment's first word on
 var<private> pair_now: vec2<u32>;
 var<private> pair_after: vec2<u32>;
@@ -61,7 +61,7 @@ var<private> words_taken: u32; // since words_begin
 var<private> x_low: u32;       // the state
 var<private> x_high: u32;
 
-// Where eight starts of a table are: spread so that the first eights of tables are in different banks.
+// The place of eight starts of a table, spread so that the first eights of tables are in different banks.
 fn place_of_eight(table: u32, i: u32) -> u32 {
     return table * 4u + ((i + (table >> 1u)) & 3u);
 }
@@ -131,19 +131,19 @@ fn drop_bits(count: u32) {
     x_high >>= count;
 }
 
-// A logarithm of the value or of 255, if that is less: 16 times the exponent, plus the four bits after the highest one,
-// as in floating-point numbers. For 0 it is 0.
+// A logarithm of the smaller of the value and 255: 16 times the exponent, plus the four bits after the highest one, as
+// in floating-point numbers. For 0 it is 0.
 fn log_scale(value: u32) -> u32 {
     return max(bitcast<u32>(f32(min(value, 255u))) >> 19u, 127u << 4u) - (127u << 4u);
 }
 
-// How many of eight starts are at most v, which is in both halves of vv.
+// The number of the eight starts that are at most v, which is in both halves of vv.
 fn up_to(starts: vec4<u32>, vv: u32) -> u32 {
     let r = (vec4<u32>(vv | 0x80008000u) - starts) & vec4<u32>(0x80008000u);
     return countOneBits(r.x | (r.y >> 1u) | (r.z >> 2u) | (r.w >> 3u));
 }
 
-// Removes the token whose starts are from `start` up to `end` from the state, whose low bits are v.
+// Removes the token that covers `start` up to `end` from the state, whose low bits are v.
 fn take(v: u32, start: u32, end: u32) {
     let freq = end - start;
     let low = (x_low >> 12u) | (x_high << 20u);
@@ -189,8 +189,8 @@ fn shift_in(unit: vec4<u32>, next: u32) -> vec4<u32> {
     return (unit >> vec4<u32>(8u)) | (vec4<u32>(unit.yzw, next) << vec4<u32>(24u));
 }
 
-// Moves symbols one place to the front, in the units from the one after the front, which was `second`, up to `units`.
-// Returns the old value of the last unit. Reads several units before writing any, so that the loads overlap.
+// Moves symbols by one place, in the units after the front up to `units`; the first of them was `second`. Returns the
+// old value of the last unit. Reads several units before writing any, so that the loads overlap.
 fn move_units(second: vec4<u32>, units: u32) -> vec4<u32> {
     var unit = second;
     let near = min(units, NEAR);
@@ -209,7 +209,7 @@ fn move_units(second: vec4<u32>, units: u32) -> vec4<u32> {
         if i + 3u < near {
             lists[(i + 2u) * THREADS + own] = shift_in(next2, next3.x);
         }
-        // After the last unit, all of these are that unit.
+        // After the last unit, all of these repeat that unit.
         unit = next3;
     }
     for (var i = NEAR; i < units; i += 4u) {
@@ -232,13 +232,13 @@ fn move_units(second: vec4<u32>, units: u32) -> vec4<u32> {
     return unit;
 }
 
-// Of the word at byte `from_byte`, the mask of the bytes that are among the first `count`.
+// The mask, for the word at byte `from_byte`, of its bytes among the first `count`.
 fn first_bytes(count: u32, from_byte: u32) -> u32 {
     let bytes = clamp(count, from_byte, from_byte + 4u) - from_byte;
     return select((1u << (8u * (bytes & 3u))) - 1u, 0xffffffffu, bytes == 4u);
 }
 
-// A lane decodes a segment. It writes the segment's runs as label | begin << 8, and its final list.
+// Each lane decodes a segment, and writes its runs as label | begin << 8, and its final list.
 // @pz_entry
 fn segments(local_index: u32, workgroup_index: u32) {
     // The first groups of all blocks come first. This spreads groups with work, and the longest segments, over all
@@ -251,7 +251,7 @@ fn segments(local_index: u32, workgroup_index: u32) {
     let slot = args.slot;
     let info = block * BLOCK_WORDS;
 
-    // This group's set of tables, and where its segments are in the decoding order.
+    // This group's set of tables, and the place of its segments in the decoding order.
     var which = 0u;
     var first = 0u;
     for (; which < MAX_SETS; which++) {

@@ -29,7 +29,7 @@
 #define SUBTILE (THREADS * ITEMS)
 // Counters of a digit, each for some of the lanes, so that equal digits in neighbouring lanes rarely contend.
 #define COUNTERS 4u
-// Makes the compiler compute what follows from a value again, rather than keep it in registers.
+// Makes the compiler recompute values derived from this one, rather than keep them in registers.
 #if TEAM_PTX
 #define AFRESH(value) asm volatile("mov.u32 %0, %1;" : "=r"(value) : "r"(value))
 #else
@@ -73,7 +73,7 @@ __kernel void keys(
     }
 }
 
-// Counts the digits at `shift` of the keys of each tile. `which` is where the state has the list's length.
+// Counts the digits at `shift` of the keys of each tile. `which` is the index of the list's length in the state.
 __kernel void histogram(
     __global const uint *key, __global uint *counts, __global const uint *state,
     uint slot, uint parts, uint which, uint shift)
@@ -162,7 +162,7 @@ __kernel void scatter(
         for (uint d = index; d < 256; d += THREADS) done[d] = 0;
         for (uint begin = tile * TILE; begin < (tile + 1) * TILE; begin += SUBTILE) {
             uint valid = count > begin ? min(count - begin, SUBTILE) : 0;
-            // The work item's first element, and where it is in the arrays; each further one is 32 places before.
+            // The work item's first element, and its index in the arrays; each further one is 32 places earlier.
             uint first = team.index * ITEMS * 32u + team.lane;
             long at_first = (long)(slot - 1) - begin - first;
             // The number of elements from there on, and from the work item's first place in the new order on.
@@ -234,8 +234,8 @@ __kernel void scatter(
             }
             barrier(CLK_LOCAL_MEM_FENCE);
 
-            // Go through workgroup memory, so that neighbours are written together. Each array is loaded while the
-            // previous one is written.
+            // Pass the elements through workgroup memory, so that neighbours are written together. The loads of each
+            // array run during the writes of the previous one.
             #pragma unroll
             for (uint i = 0; i < ITEMS; i++) {
                 AFRESH(keys[i]);

@@ -92,7 +92,7 @@ fn keys(local_index: u32, workgroup_index: u32) {
 @group(0) @binding(2) var<storage, read> lists: array<u32>;
 var<workgroup> bins: array<atomic<u32>, 256 * COUNTERS>;
 
-// Counts the digits at `shift` of the keys of each tile. `which` is where the state has the list's length.
+// Counts the digits at `shift` of the keys of each tile. `which` is the index of the list's length in the state.
 // @pz_entry
 fn histogram(local_index: u32, workgroup_index: u32) {
     let slot = args.slot;
@@ -177,7 +177,7 @@ var<workgroup> firsts: array<u32, 256>;
 var<workgroup> ends: array<u32, 256>;
 // Elements of a digit in earlier subtiles.
 var<workgroup> done: array<u32, 256>;
-// Of 32 digits each, in the subtile, and in the list.
+// Sums of 32 digits each, in the subtile and in the list.
 var<workgroup> row_sums: array<u32, 8>;
 var<workgroup> all_sums: array<u32, 8>;
 // While a team counts: its elements of a digit so far. Then: the place for the next one. Then: elements in their new
@@ -208,7 +208,8 @@ fn scatter(local_index: u32, workgroup_index: u32) {
         }
         for (var begin = tile * TILE; begin < (tile + 1u) * TILE; begin += SUBTILE) {
             let valid = min(max(count, begin) - begin, SUBTILE);
-            // Element e of the subtile is at last - e. The work item's first one, and every 32nd from there on.
+            // Element e of the subtile is at last - e. The work item handles its first element and every 32nd from
+            // there on.
             let last = block * slot + slot - 1u - begin;
             let first = team_index * ITEMS * 32u + lane;
             // Start all loads before waiting for the first. Missing elements after the last one sort last.
@@ -274,8 +275,8 @@ fn scatter(local_index: u32, workgroup_index: u32) {
             }
             workgroupBarrier();
 
-            // Go through workgroup memory, so that neighbours are written together. Each array is loaded while the
-            // previous one is written.
+            // Pass the elements through workgroup memory, so that neighbours are written together. The loads of each
+            // array run during the writes of the previous one.
             for (var i = 0u; i < ITEMS; i++) {
                 to[i] += staged[own + (keys[i] >> shift & 255u)];
             }

@@ -1,7 +1,7 @@
 // Writes the transform and the stored rows, once every suffix of a block has its rank.
 //
-// The suffix with rank k is in row k + 1, because row 0 belongs to the empty suffix. The transform leaves out the row
-// of the whole block.
+// The suffix with rank k is in row k + 1, because row 0 belongs to the empty suffix. The transform omits the row of the
+// whole block.
 //
 // @pz_cost {
 //   threads: min(N/4096*256, 262144)

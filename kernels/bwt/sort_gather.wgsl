@@ -13,7 +13,7 @@
 
 // @pz_import bwt_sort_state
 
-// How many keys a work item gathers at once, and how many a workgroup.
+// The number of keys that a work item, and a workgroup, gathers at once.
 const GATHERS = 4u;
 const GATHERED = GATHERS * THREADS;
 

@@ -11,8 +11,8 @@
 // A round gives each element the key 1 + the rank of the suffix `depth` on (0 for the empty suffix), sorts each group
 // by key, and so doubles the depth. All elements of a group are at least `depth` long.
 //
-// A small group is sorted in workgroup memory, where each element counts the smaller ones of its group. Large groups go
-// through the radix sort of bwt/sort by (high, low): `high` is the group's rank, whose low bits the sort can leave out.
+// A small group is sorted in workgroup memory, where each element counts the smaller ones of its group. The radix sort
+// of bwt/sort sorts large groups by (high, low): `high` is the group's rank, whose low bits the sort can leave out.
 // Each tile of either list reserves room in the lists of the next round with an atomic addition. The order of groups in
 // a list is unspecified and irrelevant.
 //
@@ -32,7 +32,7 @@
 #define GROUP (1u << GROUP_LOG)
 #define WINDOW 1024u
 #define TILE (WINDOW - GROUP)
-// The window's rows of 32 elements, as many as a team has lanes, and the rows of each team.
+// The window's rows of 32 elements, as many rows as a team has lanes, and the rows of each team.
 #define ROWS 32u
 #define ROWS_OF_TEAM (ROWS / TEAMS)
 #if TEAM_LOCAL
@@ -40,7 +40,7 @@
 #else
 #define UNROLLED _Pragma("unroll")
 #endif
-// What one team of a workgroup does.
+// Code for one team of a workgroup.
 #if TEAM_LOCAL
 #define ONE_TEAM(number)
 #else
@@ -94,7 +94,7 @@ __kernel void order_small(
     position_out += base;
     rank += base;
     for (uint tile = part; tile < tiles; tile += parts) {
-        // Groups that begin in the tile. The last one may end after it.
+        // Take the groups that begin in the tile. The last one may end after it.
         uint begin = tile * TILE;
         uint limit = min(count - begin, WINDOW);
         uint heads[ROWS_OF_TEAM];
@@ -150,7 +150,7 @@ __kernel void order_small(
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        // Every team computes this. The first one reserves the room.
+        // Every team computes this, and the first one reserves the room.
         uint own = popcount(kept[team.lane]);
         uint upto = team_scan(team, own);
         kept_before[team.lane] = upto - own;
@@ -170,8 +170,8 @@ __kernel void order_small(
     }
 }
 
-// Whether element f of the sorted large list is in the group of element e, which comes later and has these keys. Groups
-// are those of the round before if `old`.
+// Whether element f of the sorted large list is in the group of a later element e with these keys. If `old`, groups are
+// those of the previous round.
 inline bool together(
     __global const uint *high, __global const uint *low, __global const uint *position,
     size_t last, uint f, uint h, uint l, uint longest, bool old)
@@ -227,8 +227,8 @@ __kernel void classify(
 {
     TEAM_START(team);
     SHARED uint starts[ROWS];       // bits: first elements of groups
-    SHARED uint old_starts[ROWS];   // first elements of the groups of the round before
-    SHARED uint carried[2];         // where the tile's first group begins in the list, and that of the round before
+    SHARED uint old_starts[ROWS];   // first elements of the previous round's groups
+    SHARED uint carried[2];         // where the tile's first group, and that of the previous round, begin in the list
     SHARED uint small[ROWS];        // bits: elements to keep in the small list
     SHARED uint large[ROWS];
     SHARED uint small_before[ROWS];
@@ -291,7 +291,7 @@ __kernel void classify(
             starts[row] = bits;
             old_starts[row] = old_bits;
         }
-        // One team searches for the first group of this round, another for that of the round before.
+        // One team searches for the first group of this round, another for that of the previous round.
         ONE_TEAM(0) {
             uint first = first_of(team, high, low, position, last, begin, longest, false);
             carried[0] = all_short ? begin : first;
@@ -335,7 +335,7 @@ __kernel void classify(
             large[row] = large_bits;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        // Every team computes this. The first one reserves the room.
+        // Every team computes this, and the first one reserves the room.
         uint own_small = popcount(small[team.lane]);
         uint own_large = popcount(large[team.lane]);
         uint small_upto = team_scan(team, own_small);

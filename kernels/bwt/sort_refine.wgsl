@@ -11,8 +11,8 @@
 // A round gives each element the key 1 + the rank of the suffix `depth` on (0 for the empty suffix), sorts each group
 // by key, and so doubles the depth. All elements of a group are at least `depth` long.
 //
-// A small group is sorted in workgroup memory, where each element counts the smaller ones of its group. Large groups go
-// through the radix sort of bwt/sort by (high, low): `high` is the group's rank, whose low bits the sort can leave out.
+// A small group is sorted in workgroup memory, where each element counts the smaller ones of its group. The radix sort
+// of bwt/sort sorts large groups by (high, low): `high` is the group's rank, whose low bits the sort can leave out.
 // Each tile of either list reserves room in the lists of the next round with an atomic addition. The order of groups in
 // a list is unspecified and irrelevant.
 //
@@ -32,7 +32,7 @@
 const GROUP = 1u << GROUP_LOG;
 const WINDOW = 1024u;
 const TILE = WINDOW - GROUP;
-// The window's rows of 32 elements, as many as a team has lanes, and the rows of each team.
+// The window's rows of 32 elements, as many rows as a team has lanes, and the rows of each team.
 const ROWS = 32u;
 const ROWS_OF_TEAM = ROWS / TEAMS;
 const NONE = 0xffffffffu;
@@ -50,7 +50,7 @@ var<immediate> args: Args;
 
 var<workgroup> shared_count: u32;
 var<workgroup> keys: array<u32, WINDOW>;
-// Bits: first elements of groups, and of the groups of the round before.
+// Bits: first elements of groups, and of the previous round's groups.
 var<workgroup> starts: array<u32, ROWS>;
 var<workgroup> old_starts: array<u32, ROWS>;
 // One bit for each place in the order of small groups: whether to keep it.
@@ -62,7 +62,7 @@ var<workgroup> small_before: array<u32, ROWS>;
 var<workgroup> large_before: array<u32, ROWS>;
 var<workgroup> small_room: u32;
 var<workgroup> large_room: u32;
-// Where the tile's first group begins in the list, and that of the round before.
+// Where the tile's first group, and that of the previous round, begin in the list.
 var<workgroup> carried: u32;
 var<workgroup> old_carried: u32;
 
@@ -113,7 +113,7 @@ fn order_small(local_index: u32, workgroup_index: u32) {
     let tiles = (count + TILE - 1u) / TILE;
     let base = block * args.slot;
     for (var tile = workgroup_index % parts; tile < tiles; tile += parts) {
-        // Groups that begin in the tile. The last one may end after it.
+        // Take the groups that begin in the tile. The last one may end after it.
         let begin = tile * TILE;
         let limit = min(count - begin, WINDOW);
         var heads: array<u32, ROWS_OF_TEAM>;
@@ -196,8 +196,8 @@ fn order_small(local_index: u32, workgroup_index: u32) {
     }
 }
 
-// Whether element f of the sorted large list is in the group of a later element that has these keys. Groups are those
-// of the round before if `old`. Element e is at last - e.
+// Whether element f of the sorted large list is in the group of a later element with these keys. If `old`, groups are
+// those of the previous round. Element e is at last - e.
 fn together(last: u32, f: u32, h: u32, l: u32, longest: u32, old: bool) -> bool {
     let at = last - f;
     return high[at] == h && (old || low[at] == l) && position[at] <= longest;
@@ -221,7 +221,7 @@ fn first_of(last: u32, e: u32, longest: u32, old: bool) -> u32 {
     if steps == 0u {
         return e;
     }
-    // The first known to be in the group, and the first that may be.
+    // The first element known to be in the group, and the first that may be.
     var first = e - (1u << (steps - 1u));
     var least = 0u;
     if e >= 1u << steps {
@@ -314,7 +314,7 @@ fn classify(local_index: u32, workgroup_index: u32) {
                 old_starts[row] = old_bits;
             }
         }
-        // One team searches for the first group of this round, another for that of the round before.
+        // One team searches for the first group of this round, another for that of the previous round.
 // @pz_if TEAM_LOCAL
         {
 // @pz_else

@@ -65,7 +65,7 @@ fn starts(local_index: u32, workgroup_index: u32) {
             rest_low -= low;
         }
     }
-    // Rounds up if the remainder is at least half the sum.
+    // Round up if the remainder is at least half the sum.
     let half_low = (low >> 1u) | (high << 31u);
     let half_high = high >> 1u;
     let up_low = rest_low + half_low;

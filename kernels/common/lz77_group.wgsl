@@ -2,7 +2,8 @@
 const DESCRIPTION_WORDS = MODEL_CODES - MODEL_DESCRIPTION;
 const ROUNDS = 8u; // Each lane handles symbols lane, lane + 32, and so on.
 
-// The prefix codes of code lengths: for each context five words, with three lengths in each of the form bits | code << 3.
+// The prefix codes of code lengths: for each context five words, with three lengths in each of the form bits | code <<
+// 3.
 const LENGTH_CODES = array<u32, 125>(
     0x1fe7d800u, 0xed150e5u, 0x643d45cu, 0xa0086cu, 0x23u, 0x1e6fdc01u, 0xd57bbffu, 0xe5375f6u, 0x2b08cedu, 0x64u,
     0xe508c01u, 0xed0cc2bu, 0x3dff5de6u, 0x3f7fbfe7u, 0x3ffu, 0xa00864u, 0x741b012u, 0x3dff5de6u, 0x3f7fbfe7u, 0x3ffu,

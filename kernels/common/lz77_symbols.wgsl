@@ -15,7 +15,8 @@ const RECENT: u32 = 3u; // explicit offsets from before a batch that it can name
 // Explicit offsets, by number, while a batch's are looked up; then the sources of a group's bytes.
 var<workgroup> scratch: array<u32, TEAMS * GROUP>;
 
-// ---- Symbols ---------------------------------------------------------------------------------------------------------
+// ---- Symbols
+// ---------------------------------------------------------------------------------------------------------
 
 // The states of the three streams, and whether they have states.
 var<private> literal_state: u32;
@@ -75,7 +76,8 @@ fn offset_entry(bits: u32) -> u32 {
 // @pz_end
 }
 
-// ---- Literals --------------------------------------------------------------------------------------------------------
+// ---- Literals
+// --------------------------------------------------------------------------------------------------------
 
 // Reads two literals of a row into 16 bits, at `place` and after it, if they are in [first, end).
 fn literal_pair(place: u32, first: u32, end: u32) -> u32 {
@@ -122,7 +124,8 @@ fn read_literals(grid: u32, first: u32, end: u32) {
     team_sync();
 }
 
-// ---- Sequences -------------------------------------------------------------------------------------------------------
+// ---- Sequences
+// -------------------------------------------------------------------------------------------------------
 
 struct Sequence {
     literals: u32,
@@ -213,7 +216,8 @@ fn resolve_offsets(even: ptr<function, Sequence>, odd: ptr<function, Sequence>) 
     recent = scratch[first + ((lane + countOneBits(explicit0) + countOneBits(explicit1)) & (GROUP - 1u))];
 }
 
-// ---- Batches ---------------------------------------------------------------------------------------------------------
+// ---- Batches
+// ---------------------------------------------------------------------------------------------------------
 
 // Positions count from the start of the window, which is at word `base` of `contents`.
 var<private> base: u32;

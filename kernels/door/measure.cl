@@ -1,4 +1,4 @@
-// Kernels that ask at a door as fast as they can, or as slowly, to measure it.
+// Kernels that send requests through a door, at full speed or with pauses, to measure it.
 //
 // @pz_cost {
 //   threads: N/4
@@ -16,14 +16,14 @@
 #define RESULT_TICKS 4u
 #define RESULT_NANOSECONDS 6u
 
-// Where request `number` reads: whole pieces, in no order if they are scattered.
+// The offset of request `number`: whole pieces, in pseudo-random order if `scattered`.
 inline ulong measured_offset(uint number, uint scattered, uint size, uint pieces) {
     uint at = scattered != 0u ? (uint)((ulong)(number * 2654435761u) * pieces >> 32) : min(number, pieces - 1u);
     return (ulong)at * size;
 }
 
-// What the contents of request `number` add to the sum, from `words` words that this work item looks at: every word counts
-// by its place.
+// The share of request `number` in the sum, from the words of its contents that this work item reads, each weighted by
+// its place.
 inline uint measured_sum(DOOR_BYTES from, uint size, uint number, uint first, uint step) {
     uint sum = 0u;
     for (uint i = first; i < size / 16u; i += step) {
@@ -34,8 +34,8 @@ inline uint measured_sum(DOOR_BYTES from, uint size, uint number, uint first, ui
     return sum;
 }
 
-// The first work item asks `count` times, one after another, for `size` bytes, and between waits for `pause` nanoseconds,
-// where there is a clock. The whole workgroup looks at the contents, so that little time passes between two requests.
+// The first work item requests `size` bytes `count` times, one request after another, with `pause` nanoseconds in
+// between where there is a clock. The whole workgroup reads the contents, so that little time passes between requests.
 // `times` are in ticks.
 __kernel void one_by_one(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOOR_BYTES device, __global uint *times,
     __global uint *results, uint file, uint pieces, uint size, uint count, uint looks, uint pause) {
@@ -76,7 +76,7 @@ __kernel void one_by_one(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES hos
     results[RESULT_NANOSECONDS + 1u] = (uint)(nanoseconds >> 32);
 }
 
-// Asks for the piece at byte `at`, again and again while the ring or the table of handles is full.
+// Requests the piece at byte `at`, repeatedly while the ring or the table of handles is full.
 inline uint measured_ask(Door door, uint file, ulong at, uint size, uint looks) {
     uint handle = DOOR_RING_FULL;
     for (uint i = 0u; i < looks && !door_is_handle(handle); i++) {
@@ -86,8 +86,8 @@ inline uint measured_ask(Door door, uint file, ulong at, uint size, uint looks) 
     return handle;
 }
 
-// Each workgroup has up to `each` handles at once, at most 1,024. It takes the answers in the order in which it asked, and
-// asks anew with each handle that it closes. Workgroups take turns: the first pieces are one for each of them.
+// Each workgroup keeps up to `each` handles in use, at most 1,024. It takes the answers in the order of its requests,
+// and makes a new request for each handle that it closes. Pieces go to the workgroups in turn.
 __kernel void many(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOOR_BYTES device, __global uint *times,
     __global uint *results, uint file, uint pieces, uint size, uint count, uint looks, uint each, uint scattered) {
     SHARED uint handles[1024];
@@ -96,7 +96,7 @@ __kernel void many(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOO
     uint sum = 0u, done = 0u;
     bool has_failed = false;
     uint local_id = (uint)get_local_id(0), group = (uint)get_group_id(0), groups = (uint)get_num_groups(0);
-    // The number of its pieces. Piece `k` of them is `group + k * groups` of all.
+    // The number of its pieces. Its piece `k` is piece `group + k * groups` of all.
     uint own = group < count ? (count - group - 1u) / groups + 1u : 0u;
     for (uint k = local_id; k < min(each, own); k += THREADS) {
         ulong at = measured_offset(group + k * groups, scattered, size, pieces);
@@ -130,7 +130,7 @@ __kernel void many(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOO
     }
 }
 
-// Runs for `microseconds` and asks for nothing; without a clock it looks at a handle `looks` times.
+// Makes no requests. Polls a handle for `microseconds`, at most `looks` times; without a clock, exactly `looks` times.
 __kernel void idle(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOOR_BYTES device, __global uint *times,
     __global uint *results, uint file, uint pieces, uint size, uint count, uint looks, uint microseconds) {
     if (get_global_id(0) != 0) return;

@@ -1,4 +1,4 @@
-// Kernels that ask at a door as fast as they can, or as slowly, to measure it.
+// Kernels that send requests through a door, at full speed or with pauses, to measure it.
 //
 // @pz_cost {
 //   threads: N/4
@@ -42,13 +42,13 @@ fn long_product(a: u32, b: u32) -> vec2<u32> {
     return vec2((second << 16u) | (low & 0xffffu), (a >> 16u) * (b >> 16u) + (first >> 16u) + (second >> 16u));
 }
 
-// Where request `number` reads: whole pieces, in no order if they are scattered.
+// The offset of request `number`: whole pieces, in pseudo-random order if `scattered`.
 fn measured_offset(number: u32, scattered: u32, size: u32, pieces: u32) -> vec2<u32> {
     let at = select(min(number, pieces - 1u), long_product(number * 2654435761u, pieces).y, scattered != 0u);
     return long_product(at, size);
 }
 
-// What the contents of request `number` add to the sum, from the words that this work item looks at: every word counts by
+// The share of request `number` in the sum, from the words of its contents that this work item reads, each weighted by
 // its place.
 fn measured_sum(from_word: u32, size: u32, number: u32, first: u32, step: u32) -> u32 {
     var sum = 0u;
@@ -58,8 +58,8 @@ fn measured_sum(from_word: u32, size: u32, number: u32, first: u32, step: u32) -
     return sum;
 }
 
-// The first work item asks `count` times, one after another, for `size` bytes. The whole workgroup looks at the contents, so
-// that little time passes between two requests. There is no clock, so `pause` and `times` are not used.
+// The first work item requests `size` bytes `count` times, one request after another. The whole workgroup reads the
+// contents, so that little time passes between requests. There is no clock, so `pause` and `times` are unused.
 // @pz_entry
 fn one_by_one(local_index: u32, workgroup_index: u32) {
     var sum = 0u;
@@ -96,7 +96,7 @@ fn one_by_one(local_index: u32, workgroup_index: u32) {
     }
 }
 
-// Asks for a piece, again and again while the ring or the table of handles is full.
+// Requests a piece, repeatedly while the ring or the table of handles is full.
 fn measured_ask(file: u32, at: vec2<u32>, size: u32, looks: u32) -> u32 {
     var handle = DOOR_RING_FULL;
     for (var i = 0u; i < looks && !door_is_handle(handle); i++) {
@@ -108,8 +108,8 @@ fn measured_ask(file: u32, at: vec2<u32>, size: u32, looks: u32) -> u32 {
     return handle;
 }
 
-// Each workgroup has up to `each` handles at once, at most 1,024. It takes the answers in the order in which it asked, and
-// asks anew with each handle that it closes. Workgroups take turns: the first pieces are one for each of them.
+// Each workgroup keeps up to `each` handles in use, at most 1,024. It takes the answers in the order of its requests,
+// and makes a new request for each handle that it closes. Pieces go to the workgroups in turn.
 // @pz_entry
 fn many(local_index: u32, workgroup_index: u32) {
     let group = workgroup_index;
@@ -118,7 +118,7 @@ fn many(local_index: u32, workgroup_index: u32) {
     let size = args.size;
     var sum = 0u;
     var done = 0u;
-    // The number of its pieces. Piece `k` of them is `group + k * groups` of all.
+    // The number of its pieces. Its piece `k` is piece `group + k * groups` of all.
     var own = 0u;
     if group < args.count {
         own = (args.count - group - 1u) / groups + 1u;
@@ -169,7 +169,7 @@ fn many(local_index: u32, workgroup_index: u32) {
     }
 }
 
-// Asks for nothing, and looks at a handle `looks` times: there is no clock.
+// Makes no requests. Polls a handle `looks` times, as there is no clock.
 // @pz_entry
 fn idle(local_index: u32, workgroup_index: u32) {
     if workgroup_index != 0u || local_index != 0u {
@@ -179,7 +179,7 @@ fn idle(local_index: u32, workgroup_index: u32) {
     for (var i = 0u; i < args.looks; i++) {
         seen += select(0u, 1u, door_status(1024u) == DOOR_READY);
     }
-    // An entry point has the buffers that it names.
+    // An entry point has only the buffers that it names, so name all of them.
     let none = (arrayLength(&door_host) + arrayLength(&door_counters)) & 0u;
     atomicStore(&results[RESULT_DONE], seen + none);
     times[0] = 0u;

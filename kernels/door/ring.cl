@@ -1,4 +1,4 @@
-// Rings the bell: asks for nothing, so that the host wakes up.
+// Rings the bell: sends an empty request, so that the host wakes up.
 //
 // @pz_cost {
 //   threads: 32
@@ -11,6 +11,6 @@
 
 __kernel void ring(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOOR_BYTES device) {
     if (get_global_id(0) != 0) return;
-    // A full ring keeps the host awake.
+    // If the ring is full, the host is awake anyway.
     door_ask(door_of(control, counters, host, device), DOOR_NOTHING, 0u, 0u, 0, 0, 0u, 0u);
 }

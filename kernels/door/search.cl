@@ -1,5 +1,5 @@
-// Searches files for a byte string. The kernel stays on the device and asks at a door for one unit of the files after
-// another: while a workgroup searches a unit, the host brings its next one.
+// Searches files for a byte string. The kernel stays on the device and requests one unit of the files after another
+// through a door: while a workgroup searches a unit, the host fetches its next one.
 //
 // @pz_cost {
 //   threads: N/8
@@ -15,7 +15,7 @@ typedef struct {
     uint number, len_low, len_high, first_unit;
 } SearchFile;
 
-// Words before the places that were found.
+// Words of the results before the matches.
 #define FOUND_COUNT 0u
 #define FOUND_UNITS 1u
 #define FOUND_FAILED 2u
@@ -23,7 +23,7 @@ typedef struct {
 #define FOUND_ERROR_FILE 4u
 #define FOUND_PLACES 16u
 
-// The file that `unit` is part of: the last one whose first unit is not behind it. Files without contents have no units.
+// The file that contains `unit`: the last one whose first unit is not after it. Empty files have no units.
 inline uint search_file_of(__global const SearchFile *files, uint count, uint unit) {
     uint low = 0u, high = count;
     while (high - low > 1u) {
@@ -34,7 +34,7 @@ inline uint search_file_of(__global const SearchFile *files, uint count, uint un
     return low;
 }
 
-// Asks for a unit, and for as much behind it that a match at its end is seen whole.
+// Requests a unit, and enough bytes behind it to complete a match at its end.
 inline uint search_ask(Door door, __global const SearchFile *files, uint count, uint unit, uint unit_bytes, uint pattern_len) {
     SearchFile file = files[search_file_of(files, count, unit)];
     ulong len = (ulong)file.len_high << 32 | file.len_low;
@@ -58,7 +58,8 @@ inline void search_note(__global uint *found, uint max_found, uint file, ulong a
     found[FOUND_PLACES + 4u * index + 2u] = (uint)(at >> 32);
 }
 
-// Searches the units of `count` files from `first` to before `end`. A workgroup looks at most `looks` times for each unit.
+// Searches the units of `count` files from `first` to before `end`. A workgroup polls at most `looks` times for each
+// unit.
 __kernel void search(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOOR_BYTES device,
     __global const SearchFile *files, __global const uchar *pattern, __global uint *found, uint count, uint first, uint end,
     uint unit_bytes, uint pattern_len, uint max_found, uint looks) {
@@ -67,7 +68,7 @@ __kernel void search(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, D
     uint local_id = (uint)get_local_id(0);
     uint groups = (uint)get_num_groups(0);
     uint first_byte = pattern[0];
-    // Only the first work item asks.
+    // Only the first work item makes requests.
     uint next = DOOR_RING_FULL;
     for (uint unit = first + (uint)get_group_id(0); unit < end; unit += groups) {
         if (local_id == 0u) {
@@ -83,7 +84,7 @@ __kernel void search(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, D
                 }
                 if (door_is_handle(handle)) status = door_status(door, handle);
                 if (status == DOOR_ERROR && door_error(door, handle) == DOOR_FULL) {
-                    // All workgroups may wait for room, so each first gives up what it holds for its next unit.
+                    // All workgroups may be waiting for room, so each first closes the handle of its next unit.
                     if (door_is_handle(next)) door_close(door, next);
                     next = DOOR_RING_FULL;
                     has_next = true;
@@ -109,7 +110,7 @@ __kernel void search(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, D
             ulong offset = (ulong)(unit - files[file].first_unit) * unit_bytes;
             uint bytes = (uint)door_bytes(door, handle);
             DOOR_BYTES contents = door_content(door, handle);
-            // A match that begins behind the unit is the next one's.
+            // A match that begins behind the unit belongs to the next unit.
             uint starts = bytes < pattern_len ? 0u : min(bytes - pattern_len + 1u, unit_bytes);
             for (uint i = local_id; 16u * i < starts; i += THREADS) {
                 uint4 v = door_load((const DOOR_GLOBAL uint4 *)contents + i);

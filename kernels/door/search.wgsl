@@ -1,5 +1,5 @@
-// Searches files for a byte string. The kernel stays on the device and asks at a door for one unit of the files after
-// another: while a workgroup searches a unit, the host brings its next one.
+// Searches files for a byte string. The kernel stays on the device and requests one unit of the files after another
+// through a door: while a workgroup searches a unit, the host fetches its next one.
 //
 // @pz_cost {
 //   threads: N/8
@@ -28,7 +28,7 @@ struct Search {
 }
 var<immediate> args: Search;
 
-// Words before the places that were found.
+// Words of the results before the matches.
 const FOUND_COUNT = 0u;
 const FOUND_UNITS = 1u;
 const FOUND_FAILED = 2u;
@@ -39,7 +39,7 @@ const FOUND_PLACES = 16u;
 var<workgroup> shared_handle: u32;
 var<workgroup> shared_status: u32;
 
-// The file that `unit` is part of: the last one whose first unit is not behind it. Files without contents have no units.
+// The file that contains `unit`: the last one whose first unit is not after it. Empty files have no units.
 fn search_file_of(unit: u32) -> u32 {
     var low = 0u;
     var high = args.count;
@@ -54,14 +54,14 @@ fn search_file_of(unit: u32) -> u32 {
     return low;
 }
 
-// Where `unit` begins in its file: the units of a file are fewer than 2^32, and have a power of two of bytes.
+// Where `unit` begins in its file. A file has fewer than 2^32 units, whose length is a power of two.
 fn search_offset(file: u32, unit: u32) -> vec2<u32> {
     let number = unit - files[file].first_unit;
     let shift = firstTrailingBit(args.unit_bytes);
     return vec2(number << shift, number >> (32u - shift));
 }
 
-// Asks for a unit, and for as much behind it that a match at its end is seen whole.
+// Requests a unit, and enough bytes behind it to complete a match at its end.
 fn search_ask(unit: u32) -> u32 {
     let at = search_file_of(unit);
     let file = files[at];
@@ -97,12 +97,13 @@ fn search_note(file: u32, offset: vec2<u32>, at: u32) {
     atomicStore(&found[FOUND_PLACES + 4u * index + 2u], offset.y + select(0u, 1u, low < at));
 }
 
-// Searches the units of `count` files from `first` to before `end`. A workgroup looks at most `looks` times for each unit.
+// Searches the units of `count` files from `first` to before `end`. A workgroup polls at most `looks` times for each
+// unit.
 // @pz_entry
 fn search(local_index: u32, workgroup_index: u32) {
     let groups = workgroups.x * workgroups.y;
     let first_byte = search_pattern(0u);
-    // Only the first work item asks.
+    // Only the first work item makes requests.
     var next = DOOR_RING_FULL;
     for (var unit = args.first + workgroup_index; unit < args.end; unit += groups) {
         if local_index == 0u {
@@ -120,7 +121,7 @@ fn search(local_index: u32, workgroup_index: u32) {
                     status = door_status(handle);
                 }
                 if status == DOOR_ERROR && door_error(handle) == DOOR_FULL {
-                    // All workgroups may wait for room, so each first gives up what it holds for its next unit.
+                    // All workgroups may be waiting for room, so each first closes the handle of its next unit.
                     if door_is_handle(next) {
                         door_close(next);
                     }
@@ -154,7 +155,7 @@ fn search(local_index: u32, workgroup_index: u32) {
             let offset = search_offset(file, unit);
             let bytes = door_bytes(handle).x;
             let content = door_content(handle);
-            // A match that begins behind the unit is the next one's.
+            // A match that begins behind the unit belongs to the next unit.
             var starts = 0u;
             if bytes >= args.pattern_len {
                 starts = min(bytes - args.pattern_len + 1u, args.unit_bytes);

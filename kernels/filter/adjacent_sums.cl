@@ -1,6 +1,6 @@
 // Undoes differences of adjacent elements of 1, 2 or 4 bytes: each becomes the sum of itself and all before it.
 //
-// A workgroup of 256 has a unit, and goes from tile to tile. In a tile, a work item has 32 bytes, in registers.
+// One workgroup of 256 per unit, which goes from tile to tile. In a tile, each work item holds 32 bytes in registers.
 //
 // @pz_cost {
 //   threads: N/262144*256
@@ -10,7 +10,7 @@
 // }
 // @pz_import filter
 
-// Words that a work item has.
+// Words per work item.
 #define WORDS 8u
 
 // Adds each element of a word to one of another; `high` has the elements' highest bits.
@@ -18,10 +18,10 @@ inline uint added(uint a, uint b, uint high) {
     return ((a & ~high) + (b & ~high)) ^ ((a ^ b) & high);
 }
 
-// `count` workgroups for each block, one for each unit of 2^18 bytes and for longer ones.
+// `count` workgroups per block, enough for units of 2^18 bytes. With longer units, some have nothing to do.
 __kernel void adjacent_sums(__global const Job *jobs, __global uint4 *contents, uint blocks, uint slot, uint count,
     uint stage, uint turn) {
-    // Sums of work items, and later of those up to them; twice, to read one and write the other.
+    // Sums of work items, later prefix sums. Two copies: one to read, one to write.
     SHARED uint sums[2 * THREADS];
     uint lane = (uint)get_local_id(0);
     uint block = (uint)get_group_id(0) / count;
@@ -34,7 +34,7 @@ __kernel void adjacent_sums(__global const Job *jobs, __global uint4 *contents, 
     uint start = number << unit_log;
     uint width = FILTER_WIDTH(word), bits = 8 * width;
     uint full = 0xffffffffu >> (32 - bits), ones = 0xffffffffu / full, high = ones << (bits - 1);
-    // A last element of fewer bytes stays as it is.
+    // An incomplete last element stays as it is.
     uint len = min(content_len - start, 1u << unit_log) / width * width;
     __global uint4 *unit = contents + (ulong)block * (slot / 16) + start / 16;
     uint carried = 0, from = 0;
@@ -42,7 +42,7 @@ __kernel void adjacent_sums(__global const Job *jobs, __global uint4 *contents, 
         uint at = tile + 4 * WORDS * lane;
         uint4 low = UINT4(0, 0, 0, 0), rest = low;
         if (at < len) {
-            // Slots are multiples of 256 bytes.
+            // The load is within the slot, which is a multiple of 256 bytes.
             low = unit[at / 16];
             rest = unit[at / 16 + 1];
         }

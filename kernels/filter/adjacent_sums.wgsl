@@ -1,6 +1,6 @@
 // Undoes differences of adjacent elements of 1, 2 or 4 bytes: each becomes the sum of itself and all before it.
 //
-// A workgroup of 256 has a unit, and goes from tile to tile. In a tile, a work item has 32 bytes, in registers.
+// One workgroup of 256 per unit, which goes from tile to tile. In a tile, each work item holds 32 bytes in registers.
 //
 // @pz_cost {
 //   threads: N/262144*256
@@ -10,7 +10,7 @@
 // }
 // @pz_import filter
 
-// Words that a work item has.
+// Words per work item.
 const WORDS = 8u;
 
 struct Args {
@@ -26,7 +26,7 @@ var<immediate> args: Args;
 @group(0) @binding(0) var<storage, read> jobs: array<u32>;
 @group(0) @binding(1) var<storage, read_write> contents: array<vec4<u32>>;
 
-// Sums of work items, and later of those up to them; twice, to read one and write the other.
+// Sums of work items, later prefix sums. Two copies: one to read, one to write.
 var<workgroup> sums: array<u32, 2u * THREADS>;
 
 // Adds each element of a word to one of another; `high` has the elements' highest bits.
@@ -34,7 +34,7 @@ fn added(a: u32, b: u32, high: u32) -> u32 {
     return ((a & ~high) + (b & ~high)) ^ ((a ^ b) & high);
 }
 
-// A word whose elements are sums of those of `w` up to them.
+// The prefix sums of the elements of `w`.
 fn summed(w: u32, width: u32, high: u32) -> u32 {
     var sum = w;
     if width == 1u {
@@ -46,7 +46,7 @@ fn summed(w: u32, width: u32, high: u32) -> u32 {
     return sum;
 }
 
-// `count` workgroups for each block, one for each unit of 2^18 bytes and for longer ones.
+// `count` workgroups per block, enough for units of 2^18 bytes. With longer units, some have nothing to do.
 // @pz_entry
 fn adjacent_sums(local_index: u32, workgroup_index: u32) {
     let block = workgroup_index / args.count;
@@ -69,7 +69,7 @@ fn adjacent_sums(local_index: u32, workgroup_index: u32) {
     let full = 0xffffffffu >> (32u - bits);
     let ones = 0xffffffffu / full;
     let high = ones << (bits - 1u);
-    // A last element of fewer bytes stays as it is.
+    // An incomplete last element stays as it is.
     let len = min(content_len - start, 1u << unit_log) / width * width;
     let unit = block * (args.slot / 16u) + start / 16u;
     var carried = 0u;
@@ -80,7 +80,7 @@ fn adjacent_sums(local_index: u32, workgroup_index: u32) {
         var low = vec4<u32>(0u);
         var rest = vec4<u32>(0u);
         if at < len {
-            // Slots are multiples of 256 bytes.
+            // The load is within the slot, which is a multiple of 256 bytes.
             low = contents[place];
             rest = contents[place + 1u];
         }

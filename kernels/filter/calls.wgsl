@@ -1,7 +1,7 @@
-// Undoes what filters do to calls in programs: puts distances instead of places into them.
+// Undoes the filter of calls in programs: turns absolute targets back into distances.
 //
-// A workgroup has 256 pages, and a work item a page. They take 64 bytes of each page to workgroup memory at a time, so that
-// adjacent work items load adjacent bytes.
+// One workgroup per 256 pages, one work item per page. The workgroup copies 64 bytes of each page at a time to
+// workgroup memory, so that adjacent work items load adjacent bytes.
 //
 // @pz_cost {
 //   threads: N/262144*256
@@ -11,9 +11,9 @@
 // }
 // @pz_import filter_calls
 
-// Bytes of a page that are in workgroup memory at a time.
+// Bytes of a page in workgroup memory at a time.
 const PART = 64u;
-// Their words, and the first after them. The number is odd, so that work items use different banks.
+// The words of these, and the next one. The number is odd, so that work items use different banks.
 const PART_WORDS = 17u;
 
 struct Args {

@@ -1,5 +1,5 @@
-// Applies filters, from one buffer to another: a stage, and with it zigzag or rotation before a transposition and zigzag
-// after differences; calls of programs get places. Blocks without such a stage are copied.
+// Applies a stage of filters, from one buffer to another, and with it zigzag or rotation before a transposition, and
+// zigzag after differences. Calls of programs get absolute targets. Blocks without such a stage are copied.
 //
 // @pz_cost {
 //   threads: N/16384*256
@@ -9,7 +9,7 @@
 // }
 // @pz_import filter_calls
 
-// What else is done to elements: bits of the stage's word beside its order.
+// Further changes of elements: bits of the stage's word beside its order.
 #define HAS_ZIGZAG(word) ((word) >> 6 & 1u)
 #define HAS_ROTATION(word) ((word) >> 7 & 1u)
 
@@ -52,7 +52,7 @@ inline uint word_before(__global const uint *unit, int at) {
     return shift == 0 ? low : low >> shift | unit[at / 4 + 1] << (32 - shift);
 }
 
-// The elements of 8 bytes less, or exclusive or, those of `other`.
+// Subtracts `low` and `high` from the elements of two words, or combines them by exclusive or.
 inline void subtract(uint *words, uint low, uint high, bool is_xor, uint width) {
     if (is_xor) {
         words[0] ^= low;
@@ -90,7 +90,7 @@ inline uint4 in_place(__global const uint *unit, uint at, uint len, uint word) {
     }
     bool is_zigzag = id == FILTER_ZIGZAG || (id == FILTER_DELTA && HAS_ZIGZAG(word));
     if (is_zigzag || id == FILTER_ROTATE) change(words, 4, is_zigzag, width, FILTER_PARAMETER(word));
-    // What is left of the last element stays as it is.
+    // An incomplete last element stays as it is.
     uint end = len / width * width;
     for (uint i = 0; i < 4; i++) {
         uint bytes = min(max(end, at + 4 * i) - (at + 4 * i), 4u);
@@ -100,7 +100,7 @@ inline uint4 in_place(__global const uint *unit, uint at, uint len, uint word) {
     return UINT4(words[0], words[1], words[2], words[3]);
 }
 
-// Byte `part` of element `element` as the pass changes it before it moves.
+// Byte `part` of element `element`, changed as the pass does before the move.
 inline uint byte_of(__global const uchar *unit, uint element, uint part, uint width, uint word) {
     __global const uchar *bytes = unit + element * width;
     if (!HAS_ZIGZAG(word) && !HAS_ROTATION(word)) return bytes[part];
@@ -113,8 +113,8 @@ inline uint byte_of(__global const uchar *unit, uint element, uint part, uint wi
     return (uint)(v >> 8 * part) & 255;
 }
 
-// The four bytes from `at` of a unit of `len` bytes after the move, one by one: planes of `elements` bytes, or bits. What
-// comes after them stays in its place.
+// The four bytes from `at` of a unit of `len` bytes after the move, one by one: planes of `elements` bytes, or bits.
+// Bytes after the planes stay in place.
 inline uint gathered(__global const uchar *unit, uint at, uint len, uint word, bool of_bits, uint width, uint elements) {
     uint result = 0;
     uint plane_len = max(of_bits ? elements / 8 : elements, 1u);
@@ -165,7 +165,7 @@ inline void move(__global const uint4 *from, __global uint4 *to, uint width, uin
             if (width == 2) {
                 planes[i] = even(words[2 * i] >> 8 * plane, words[2 * i + 1] >> 8 * plane);
             } else {
-                // Words between the same parts of two elements, and the one that has this part of the first.
+                // The words from one element to the next, and the first element's word with this part.
                 uint by = width / 4, at = 4 * by * i + plane / 4;
                 planes[i] = parts_of(words[at], words[at + by], words[at + 2 * by], words[at + 3 * by], plane & 3);
             }
@@ -214,15 +214,15 @@ __kernel void forward(__global const Job *jobs, __global const uint4 *before, __
     bool of_bits = FILTER_ID(word) == FILTER_BIT_TRANSPOSE;
     bool moves = of_bits || FILTER_ID(word) == FILTER_TRANSPOSE;
     uint width = of_bits ? FILTER_WIDTH(word) : FILTER_BYTES(word);
-    // Elements, of which eight go together if bits move.
+    // Elements; if bits move, a multiple of eight.
     uint elements = of_bits ? len / (8 * width) * 8 : len / width;
-    // Either way, all workgroups of a unit go the same.
+    // All workgroups of a unit take the same way.
     if (moves && !of_bits && (width == 2 || width == 4 || width == 8) && len % (16 * width) == 0) {
         before += first / 16;
         after += first / 16 / width;
         uint some = min(len - first, 16384u) / (16 * width);
         for (uint i = lane; i < some; i += 256) {
-            // Each with a constant width, so that words stay in registers.
+            // Calls with a constant width, so that words stay in registers.
             if (width == 2) move(before + 2 * i, after + i, 2, word, elements / 16);
             else if (width == 4) move(before + 4 * i, after + i, 4, word, elements / 16);
             else move(before + 8 * i, after + i, 8, word, elements / 16);

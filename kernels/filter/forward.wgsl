@@ -1,5 +1,5 @@
-// Applies filters, from one buffer to another: a stage, and with it zigzag or rotation before a transposition and zigzag
-// after differences; calls of programs get places. Blocks without such a stage are copied.
+// Applies a stage of filters, from one buffer to another, and with it zigzag or rotation before a transposition, and
+// zigzag after differences. Calls of programs get absolute targets. Blocks without such a stage are copied.
 //
 // @pz_cost {
 //   threads: N/16384*256
@@ -22,7 +22,7 @@ var<immediate> args: Args;
 @group(0) @binding(1) var<storage, read> before: array<u32>;
 @group(0) @binding(2) var<storage, read_write> after: array<vec4<u32>>;
 
-// What else is done to elements: bits of the stage's word beside its order.
+// Further changes of elements: bits of the stage's word beside its order.
 fn has_zigzag(word: u32) -> bool {
     return (word & 64u) != 0u;
 }
@@ -57,8 +57,8 @@ fn changed(is_zigzag: bool, width: u32, by: u32, v: vec2<u32>) -> vec2<u32> {
     return ((v << vec2<u32>(turn)) & ~low) | ((v >> vec2<u32>((bits - turn) & 31u)) & low);
 }
 
-// Four bytes from byte `at` of a unit, which lie before a word that exists; 0 for those before the unit. The unit begins
-// at word `unit`.
+// Four bytes from byte `at` of a unit, which lie before a word that exists; 0 for those before the unit. The unit
+// begins at word `unit`.
 fn word_before(unit: u32, at: i32) -> u32 {
     if at <= -4 {
         return 0u;
@@ -78,7 +78,7 @@ fn pair_before(unit: u32, at: i32) -> vec2<u32> {
     return vec2<u32>(word_before(unit, at), word_before(unit, at + 4));
 }
 
-// The elements of 8 bytes less, or exclusive or, those of `other`.
+// Subtracts `low` and `high` from the elements of two words, or combines them by exclusive or.
 fn subtracted(v: vec2<u32>, other: vec2<u32>, is_xor: bool, width: u32) -> vec2<u32> {
     if is_xor {
         return v ^ other;
@@ -113,7 +113,7 @@ fn in_place(unit: u32, at: u32, len: u32, word: u32) -> vec2<u32> {
     if is_zigzag || id == FILTER_ROTATE {
         v = changed(is_zigzag, width, filter_parameter(word), v);
     }
-    // What is left of the last element stays as it is.
+    // An incomplete last element stays as it is.
     let starts = vec2<u32>(at, at + 4u);
     let bytes = min(max(vec2<u32>(len / width * width), starts) - starts, vec2<u32>(4u));
     let part = (vec2<u32>(1u) << ((8u * bytes) & vec2<u32>(31u))) - 1u;
@@ -125,7 +125,7 @@ fn byte_at(unit: u32, at: u32) -> u32 {
     return (before[unit + at / 4u] >> (8u * (at & 3u))) & 255u;
 }
 
-// Byte `part` of element `element` as the pass changes it before it moves.
+// Byte `part` of element `element`, changed as the pass does before the move.
 fn byte_of(unit: u32, element: u32, part: u32, width: u32, word: u32) -> u32 {
     if !has_zigzag(word) && !has_rotation(word) {
         return byte_at(unit, element * width + part);
@@ -138,8 +138,8 @@ fn byte_of(unit: u32, element: u32, part: u32, width: u32, word: u32) -> u32 {
     return (v[(part / 4u) & 1u] >> (8u * (part & 3u))) & 255u;
 }
 
-// The four bytes from `at` of a unit of `len` bytes after the move, one by one: planes of `elements` bytes, or bits. What
-// comes after them stays in its place.
+// The four bytes from `at` of a unit of `len` bytes after the move, one by one: planes of `elements` bytes, or bits.
+// Bytes after the planes stay in place.
 fn gathered(unit: u32, at: u32, len: u32, word: u32, of_bits: bool, width: u32, elements: u32) -> u32 {
     var result = 0u;
     let plane_len = max(select(elements, elements / 8u, of_bits), 1u);
@@ -196,7 +196,7 @@ fn move_elements(begin: u32, to: u32, width: u32, word: u32, plane_units: u32) {
             if width == 2u {
                 planes[i] = even(words[2u * i] >> (8u * plane), words[2u * i + 1u] >> (8u * plane));
             } else {
-                // Words between the same parts of two elements, and the one that has this part of the first.
+                // The words from one element to the next, and the first element's word with this part.
                 let by = width / 4u;
                 let at = 4u * by * i + plane / 4u;
                 planes[i] = parts_of(words[at], words[at + by], words[at + 2u * by], words[at + 3u * by], plane & 3u);
@@ -212,8 +212,8 @@ fn four_words(unit: u32, at: u32) -> vec4<u32> {
     return vec4<u32>(before[w], before[w + 1u], before[w + 2u], before[w + 3u]);
 }
 
-// Changes the calls of the page that begins at byte `first` of a unit of `len` bytes, on its way from word `unit` to place
-// `to`.
+// Changes the calls of the page that begins at byte `first` of a unit of `len` bytes, on its way from word `unit` to
+// place `to`.
 fn change_page(unit: u32, to: u32, first: u32, len: u32, word: u32) {
     let end = min(len, first + CALLS_PAGE);
     let v = four_words(unit, first);
@@ -257,16 +257,16 @@ fn forward(local_index: u32, workgroup_index: u32) {
     let of_bits = filter_id(word) == FILTER_BIT_TRANSPOSE;
     let moves = of_bits || filter_id(word) == FILTER_TRANSPOSE;
     let width = select(filter_bytes(word), filter_width(word), of_bits);
-    // Elements, of which eight go together if bits move.
+    // Elements; if bits move, a multiple of eight.
     let elements = select(len / width, len / (8u * width) * 8u, of_bits);
-    // Either way, all workgroups of a unit go the same.
+    // All workgroups of a unit take the same way.
     let is_usual = moves && !of_bits && (width == 2u || width == 4u || width == 8u);
     if is_usual && len % (16u * width) == 0u {
         let some = min(len - first, 16384u) / (16u * width);
         for (var i = local_index; i < some; i += 256u) {
             let begin = source + first / 4u + 4u * width * i;
             let place = to + first / 16u / width + i;
-            // Each with a constant width, so that words stay in registers.
+            // Calls with a constant width, so that words stay in registers.
             if width == 2u {
                 move_elements(begin, place, 2u, word, elements / 16u);
             } else if width == 4u {

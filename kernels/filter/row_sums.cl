@@ -1,9 +1,9 @@
-// Undoes differences between rows of a few bytes, such as pixels or samples of several channels: each element becomes the
-// sum, or the exclusive or, of itself and of the elements at its place in all rows before.
+// Undoes differences between rows of a few bytes, such as pixels or samples of several channels: each element becomes
+// the sum, or the exclusive or, of itself and the same element of all earlier rows.
 //
-// A period is as many rows as fill words: PERIOD words. A workgroup of 256 has a unit, and goes from tile to tile. In a
-// tile, a work item has WORDS words, which are whole periods, in registers. What one period hands on to the next is its last
-// row, as often as a period has rows.
+// A period is the fewest rows that fill whole words: PERIOD words. One workgroup of 256 per unit, which goes from tile
+// to tile. In a tile, each work item holds WORDS words, whole periods, in registers. A period hands its last row on to
+// the next, repeated to the length of a period.
 //
 // @pz_cost {
 //   threads: N/262144*256
@@ -13,8 +13,8 @@
 // }
 // @pz_import filter
 
-// Adds the elements of a period, or exclusive or, to those of another. `high` has the elements' highest bits; wide ones
-// have two words.
+// Adds the elements of a period to those of another, or combines them by exclusive or. `high` has the elements' highest
+// bits; wide ones have two words.
 inline void join(uint *to, const uint *from, uint high, bool is_xor, bool is_wide) {
     uint carry = 0;
     #pragma unroll
@@ -26,7 +26,7 @@ inline void join(uint *to, const uint *from, uint high, bool is_xor, bool is_wid
     }
 }
 
-// Joins each row of a period with the one `bytes` before it.
+// Joins each row of a period with the row `bytes` before it.
 inline void join_moved(uint *words, uint bytes, uint high, bool is_xor) {
     uint moved[PERIOD];
     uint whole = bytes / 4, bits = 8 * (bytes & 3);
@@ -38,9 +38,9 @@ inline void join_moved(uint *words, uint bytes, uint high, bool is_xor) {
     join(words, moved, high, is_xor, false);
 }
 
-// Joins each row of a period, of `row` bytes, with all before it.
+// Joins each row of a period, of `row` bytes, with all earlier rows.
 inline void join_rows(uint *words, uint row, uint high, bool is_xor) {
-    // What moves is constant, so that words stay in registers.
+    // The distances are constant, so that words stay in registers.
 // @pz_if IS_SPLIT
 // @pz_if IN_THREES
     if (row == 3) join_moved(words, 3, high, is_xor);
@@ -52,7 +52,7 @@ inline void join_rows(uint *words, uint row, uint high, bool is_xor) {
 // @pz_end
 }
 
-// The last row of a period, as often as a period has rows.
+// The last row of a period, repeated to the length of a period.
 inline void spread(uint *to, const uint *words, uint row) {
     #pragma unroll
     for (uint i = 0; i < PERIOD; i++) to[i] = words[i];
@@ -76,10 +76,10 @@ inline void spread(uint *to, const uint *words, uint row) {
 // @pz_end
 }
 
-// `count` workgroups for each block, one for each unit of 2^18 bytes and for longer ones.
+// `count` workgroups per block, enough for units of 2^18 bytes. With longer units, some have nothing to do.
 __kernel void row_sums(__global const Job *jobs, __global uint4 *contents, uint blocks, uint slot, uint count, uint stage,
     uint turn) {
-    // What work items hand on, and later what all up to them do; twice, to read one and write the other.
+    // The period that each work item hands on, later the sum of all up to it. Two copies: one to read, one to write.
     SHARED uint sums[2 * PERIOD * THREADS];
     uint lane = (uint)get_local_id(0);
     uint block = (uint)get_group_id(0) / count;
@@ -95,7 +95,7 @@ __kernel void row_sums(__global const Job *jobs, __global uint4 *contents, uint 
     uint bits = min(8 * width, 32u);
     uint high = 0xffffffffu / (0xffffffffu >> (32 - bits)) << (bits - 1);
     bool is_wide = width == 8 && !is_xor;
-    // A last element of fewer bytes stays as it is.
+    // An incomplete last element stays as it is.
     uint len = min(content_len - start, 1u << unit_log) / width * width;
     __global uint4 *unit = contents + (ulong)block * (slot / 16) + start / 16;
     uint carried[PERIOD], before[PERIOD], total[PERIOD], words[WORDS];
@@ -107,7 +107,7 @@ __kernel void row_sums(__global const Job *jobs, __global uint4 *contents, uint 
         #pragma unroll
         for (uint i = 0; i < WORDS; i += 4) {
             uint4 v = UINT4(0, 0, 0, 0);
-            // Slots are multiples of 256 bytes.
+            // The load is within the slot, which is a multiple of 256 bytes.
             if (at + 4 * i < len) v = unit[at / 16 + i / 4];
             words[i] = v.x;
             words[i + 1] = v.y;

@@ -1,9 +1,9 @@
-// Undoes differences between rows of a few bytes, such as pixels or samples of several channels: each element becomes the
-// sum, or the exclusive or, of itself and of the elements at its place in all rows before.
+// Undoes differences between rows of a few bytes, such as pixels or samples of several channels: each element becomes
+// the sum, or the exclusive or, of itself and the same element of all earlier rows.
 //
-// A period is as many rows as fill words: PERIOD words. A workgroup of 256 has a unit, and goes from tile to tile. In a
-// tile, a work item has WORDS words, which are whole periods, in registers. What one period hands on to the next is its last
-// row, as often as a period has rows.
+// A period is the fewest rows that fill whole words: PERIOD words. One workgroup of 256 per unit, which goes from tile
+// to tile. In a tile, each work item holds WORDS words, whole periods, in registers. A period hands its last row on to
+// the next, repeated to the length of a period.
 //
 // @pz_cost {
 //   threads: N/262144*256
@@ -28,17 +28,17 @@ var<immediate> args: Args;
 
 alias Period = array<u32, PERIOD>;
 
-// What work items hand on, and later what all up to them do; twice, to read one and write the other.
+// The period that each work item hands on, later the sum of all up to it. Two copies: one to read, one to write.
 var<workgroup> sums: array<u32, 2u * PERIOD * THREADS>;
 
-// What elements are: `high` has their highest bits in a word; wide ones have two words.
+// The kind of elements: `high` has their highest bits in a word; wide ones have two words.
 var<private> high: u32;
 var<private> is_xor: bool;
 var<private> is_wide: bool;
 // Bytes of a row.
 var<private> row: u32;
 
-// The elements of two periods, added or exclusive or.
+// The sums of the elements of two periods, or their exclusive or.
 fn joined(a: Period, b: Period) -> Period {
     var first = a;
     var second = b;
@@ -54,7 +54,7 @@ fn joined(a: Period, b: Period) -> Period {
     return result;
 }
 
-// A period whose rows are joined with the one `bytes` before them.
+// The period with each row joined with the row `bytes` before it.
 fn joined_moved(words: Period, bytes: u32) -> Period {
     var own = words;
     var moved: Period;
@@ -71,7 +71,7 @@ fn joined_moved(words: Period, bytes: u32) -> Period {
     return joined(words, moved);
 }
 
-// A period whose rows are joined with all before them.
+// The period with each row joined with all earlier rows.
 fn joined_rows(words: Period) -> Period {
     var result = words;
 // @pz_if IS_SPLIT
@@ -94,7 +94,7 @@ fn joined_rows(words: Period) -> Period {
     return result;
 }
 
-// The last row of a period, as often as a period has rows.
+// The last row of a period, repeated to the length of a period.
 fn spread(words: Period) -> Period {
     var result = words;
 // @pz_if IS_SPLIT
@@ -122,7 +122,7 @@ fn spread(words: Period) -> Period {
     return result;
 }
 
-// What work item `lane` has written to the half of `sums` that begins at `half`.
+// The period that work item `lane` has written to the half of `sums` that begins at `half`.
 fn handed_on(half: u32, lane: u32) -> Period {
     var result: Period;
     for (var i = 0u; i < PERIOD; i++) {
@@ -138,7 +138,7 @@ fn hand_on(half: u32, lane: u32, words: Period) {
     }
 }
 
-// `count` workgroups for each block, one for each unit of 2^18 bytes and for longer ones.
+// `count` workgroups per block, enough for units of 2^18 bytes. With longer units, some have nothing to do.
 // @pz_entry
 fn row_sums(local_index: u32, workgroup_index: u32) {
     let block = workgroup_index / args.count;
@@ -162,7 +162,7 @@ fn row_sums(local_index: u32, workgroup_index: u32) {
     let bits = min(8u * width, 32u);
     high = (0xffffffffu / (0xffffffffu >> (32u - bits))) << (bits - 1u);
     is_wide = width == 8u && !is_xor;
-    // A last element of fewer bytes stays as it is.
+    // An incomplete last element stays as it is.
     let len = min(content_len - start, 1u << unit_log) / width * width;
     let unit = block * (args.slot / 16u) + start / 16u;
     var carried: Period;
@@ -172,7 +172,7 @@ fn row_sums(local_index: u32, workgroup_index: u32) {
         var words: array<u32, WORDS>;
         for (var i = 0u; i < WORDS; i += 4u) {
             var v = vec4<u32>(0u);
-            // Slots are multiples of 256 bytes.
+            // The load is within the slot, which is a multiple of 256 bytes.
             if at + 4u * i < len {
                 v = contents[unit + at / 16u + i / 4u];
             }
@@ -186,7 +186,7 @@ fn row_sums(local_index: u32, workgroup_index: u32) {
             for (var k = 0u; k < PERIOD; k++) {
                 period[k] = words[i + k];
             }
-            // Nothing comes before the first period: `total` is 0.
+            // The first period has no predecessor: `total` is 0.
             period = joined(joined_rows(period), total);
             total = spread(period);
             for (var k = 0u; k < PERIOD; k++) {

@@ -1,6 +1,6 @@
-// Undoes the transposition of bytes or bits, or looks elements up in lists of values, from one buffer to another. Other
-// blocks are copied; those that a module is to restore become zeros. If the next stage to undo changes the elements that
-// have moved, undoes that too.
+// Undoes the transposition of bytes or bits, or looks elements up in lists of values, from one buffer to another.
+// Blocks that a module will restore become zeros, and other blocks are copied. If the next stage to undo changes the
+// elements that have moved, undoes that too.
 //
 // @pz_cost {
 //   threads: N/16384*256
@@ -34,7 +34,7 @@ inline uint even(uint a) {
     return (a & 255) | (a >> 8 & 0xff00);
 }
 
-// 16 bytes of elements of 2, 4 or 8 bytes, the first of which is `element` of `elements`.
+// 16 bytes of elements of 2, 4 or 8 bytes, beginning with number `element` of `elements`.
 inline uint4 moved(__global const uint *planes, uint width, uint element, uint elements) {
     uint p = element;
     if (width == 2) {
@@ -59,7 +59,7 @@ inline uint4 moved(__global const uint *planes, uint width, uint element, uint e
         even(pairs[0] >> 8) | even(pairs[1] >> 8) << 16, even(pairs[2] >> 8) | even(pairs[3] >> 8) << 16);
 }
 
-// The four bytes from `at` of a unit of `len` bytes, one by one. Beyond `elements`, bytes are in their places.
+// The four bytes from `at` of a unit of `len` bytes, one by one. Bytes after the elements are in place.
 inline uint gathered(__global const uchar *planes, uint at, uint len, bool of_bits, uint width, uint elements) {
     uint element = at / width, part = at % width;
     uint result = 0;
@@ -93,7 +93,7 @@ inline uint4 looked_up(__global const uint *unit, uint at, uint len, uint word) 
     uint words[4];
     for (uint i = 0; i < 4; i++) {
         uint element = (at + 4 * i) / width, part = width == 8 ? i & 1 : 0;
-        // What is left of the last element stays as it is.
+        // An incomplete last element stays as it is.
         if (element >= elements) {
             words[i] = unit[at / 4 + i];
             continue;
@@ -105,17 +105,18 @@ inline uint4 looked_up(__global const uint *unit, uint at, uint len, uint word) 
     return UINT4(words[0], words[1], words[2], words[3]);
 }
 
-// The 16,384 bytes from `first` of a unit, all of whose elements have moved. With a constant width nothing is divided.
+// Moves the 16,384 bytes from `first` of a unit, where all bytes belong to moved elements. A constant `width` avoids
+// divisions.
 inline void move_piece(__global const uint *planes, __global uint4 *after, uint width, uint first, uint elements, uint next,
     bool changes) {
-    // All loads come before the first store, which might change what they read for all that a compiler knows.
+    // All loads come before the first store: compilers must assume that the store changes their data.
     uint4 pieces[4];
     #pragma unroll
     for (uint k = 0; k < 4; k++) {
         uint at = first + 16 * (k * 256 + (uint)get_local_id(0));
         pieces[k] = moved(planes, width, at / width, elements);
     }
-    // The width that `next` has as well, if it is undone here.
+    // If `next` is undone here, it has the same width.
     next = (next & ~0xff00u) | width << 8;
     #pragma unroll
     for (uint k = 0; k < 4; k++) {
@@ -124,7 +125,7 @@ inline void move_piece(__global const uint *planes, __global uint4 *after, uint 
     }
 }
 
-// `count` workgroups for each block, each for 16,384 bytes. A work item has 16 bytes at a time.
+// `count` workgroups for each block, each for 16,384 bytes. A work item handles 16 bytes at a time.
 __kernel void unshuffle(__global const Job *jobs, __global const uint4 *before, __global uint4 *after, uint blocks,
     uint slot, uint count, uint stage) {
     uint block = (uint)get_group_id(0) / count;
@@ -143,10 +144,10 @@ __kernel void unshuffle(__global const Job *jobs, __global const uint4 *before, 
     first -= unit;
     before += (ulong)block * (slot / 16) + unit / 16;
     after += (ulong)block * (slot / 16) + unit / 16;
-    // Elements, of which eight go together if bits move.
+    // Elements; if bits move, a multiple of eight.
     uint elements = of_bits ? len / (8 * width) * 8 : len / width;
     __global const uint *planes = (__global const uint *)before;
-    // All workgroups of a unit but the last go this way.
+    // All workgroups of a unit except the last take this way.
     if (is_usual && first + 16384 <= elements * width) {
         if (width == 2) move_piece(planes, after, 2, first, elements, next, changes);
         else if (width == 4) move_piece(planes, after, 4, first, elements, next, changes);

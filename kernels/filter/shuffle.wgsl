@@ -1,6 +1,6 @@
-// Undoes the transposition of bytes or bits, or looks elements up in lists of values, from one buffer to another. Other
-// blocks are copied; those that a module is to restore become zeros. If the next stage to undo changes the elements that
-// have moved, undoes that too.
+// Undoes the transposition of bytes or bits, or looks elements up in lists of values, from one buffer to another.
+// Blocks that a module will restore become zeros, and other blocks are copied. If the next stage to undo changes the
+// elements that have moved, undoes that too.
 //
 // @pz_cost {
 //   threads: N/16384*256
@@ -62,7 +62,7 @@ fn pair_at(planes: u32, at: u32, elements: u32) -> u32 {
     return half_at(planes, at) | (half_at(planes, at + elements) << 16u);
 }
 
-// 16 bytes of elements of 2, 4 or 8 bytes, the first of which is `element` of `elements`.
+// 16 bytes of elements of 2, 4 or 8 bytes, beginning with number `element` of `elements`.
 fn moved(planes: u32, width: u32, element: u32, elements: u32) -> vec4<u32> {
     if width == 2u {
         let a = word_at(planes, element);
@@ -99,7 +99,7 @@ fn moved(planes: u32, width: u32, element: u32, elements: u32) -> vec4<u32> {
     );
 }
 
-// The four bytes from `at` of a unit of `len` bytes, one by one. Beyond `elements`, bytes are in their places.
+// The four bytes from `at` of a unit of `len` bytes, one by one. Bytes after the elements are in place.
 fn gathered(planes: u32, at: u32, len: u32, of_bits: bool, width: u32, elements: u32) -> u32 {
     var element = at / width;
     var part = at % width;
@@ -140,7 +140,7 @@ fn looked_up(unit: u32, at: u32, len: u32, word: u32) -> vec4<u32> {
     var v: vec4<u32>;
     for (var i = 0u; i < 4u; i++) {
         let element = (at + 4u * i) / width;
-        // What is left of the last element stays as it is.
+        // An incomplete last element stays as it is.
         if element >= elements {
             v[i] = before[unit + at / 4u + i];
             continue;
@@ -155,8 +155,8 @@ fn looked_up(unit: u32, at: u32, len: u32, word: u32) -> vec4<u32> {
     return v;
 }
 
-// The 16,384 bytes from `first` of a unit that begins at `planes`, all of whose elements have moved. With a constant width
-// nothing is divided.
+// Moves the 16,384 bytes from `first` of a unit that begins at `planes`, where all bytes belong to moved elements. A
+// constant `width` avoids divisions.
 fn move_piece(local_index: u32, planes: u32, width: u32, first: u32, elements: u32, next: u32, changes: bool) {
     for (var k = 0u; k < 4u; k++) {
         let at = first + 16u * (k * 256u + local_index);
@@ -168,7 +168,7 @@ fn move_piece(local_index: u32, planes: u32, width: u32, first: u32, elements: u
     }
 }
 
-// `count` workgroups for each block, each for 16,384 bytes. A work item has 16 bytes at a time.
+// `count` workgroups for each block, each for 16,384 bytes. A work item handles 16 bytes at a time.
 // @pz_entry
 fn unshuffle(local_index: u32, workgroup_index: u32) {
     let block = workgroup_index / args.count;
@@ -196,9 +196,9 @@ fn unshuffle(local_index: u32, workgroup_index: u32) {
     let len = min(content_len - unit, 1u << unit_log);
     let first = begin - unit;
     let planes = block * (args.slot / 4u) + unit / 4u;
-    // Elements, of which eight go together if bits move.
+    // Elements; if bits move, a multiple of eight.
     let elements = select(len / width, len / (8u * width) * 8u, of_bits);
-    // All workgroups of a unit but the last go this way.
+    // All workgroups of a unit except the last take this way.
     if is_usual && first + 16384u <= elements * width {
         if width == 2u {
             move_piece(local_index, planes, 2u, first, elements, next, changes);

@@ -1,9 +1,10 @@
 // Undoes differences: each element becomes the sum, or the exclusive or, of itself and those before it at multiples of
-// a stride. Sums of adjacent elements of at most 4 bytes, and of rows of some lengths, are not done here; those of lists of
-// values are, in a turn of their own.
+// a stride. Other kernels handle adjacent elements of at most 4 bytes, and rows of some lengths. Lists of values have
+// their own turn here.
 //
-// A workgroup of 256 has a unit, and goes from tile to tile. In a tile, work items have parts of the columns, whose
-// sums they exchange. Strides of more than 256 elements have no tiles: what an element depends on has been written.
+// One workgroup of 256 per unit, which goes from tile to tile. In a tile, work items sum parts of the columns, and
+// exchange the sums. Strides of more than 256 elements need no tiles: the elements that an element depends on are
+// already written.
 //
 // @pz_cost {
 //   threads: N/262144*256
@@ -13,12 +14,12 @@
 // }
 // @pz_import filter
 
-// Words of a tile, and columns that it may have.
+// Words of a tile, and the most columns.
 #define TILE 2048u
 #define COLUMNS 256u
-// The turn of lists.
+// The turn for lists of values.
 #define LIST_TURN 2u
-// Where element i of a tile is: spread so that work items with neighbouring rows do not meet in one memory bank.
+// The place of element i of a tile, spread so that work items with neighbouring rows use different memory banks.
 #define PLACE(i) ((i) + (i) / 32)
 
 inline ulong joined(ulong a, ulong b, bool is_xor) {
@@ -32,7 +33,7 @@ inline ulong element(__global const uint *unit, uint at, uint width) {
     return word >> 8 * (at * width & 3);
 }
 
-// Adds to each element the one `stride` before it: a stride of chunks of 8 bytes at a time.
+// Adds to each element the one `stride` before it, in steps of one stride, by chunks of 8 bytes.
 inline void add_rows(__global uint *unit, uint count, uint width, uint stride, bool is_xor) {
     uint in_chunk = 8 / width;
     uint chunks = (count + in_chunk - 1) / in_chunk;
@@ -62,12 +63,12 @@ inline ulong value(__local const uint *values, uint i, bool is_wide) {
     return is_wide ? (ulong)values[PLACE(TILE / 2 + i)] << 32 | low : low;
 }
 
-// `count` workgroups for each block, one for each unit of 2^18 bytes and for longer ones.
+// `count` workgroups per block, enough for units of 2^18 bytes. With longer units, some have nothing to do.
 __kernel void sums(__global const Job *jobs, __global uint *contents, uint blocks, uint slot, uint count, uint stage,
     uint turn) {
     // Elements of a tile: a word each, and a second one if they have 8 bytes.
     SHARED uint values[PLACE(TILE)];
-    // What the tile before had last, for each column.
+    // The last sum of each column in the previous tile.
     SHARED ulong carried[COLUMNS];
     SHARED ulong parts[2 * COLUMNS];
     uint lane = (uint)get_local_id(0);
@@ -96,7 +97,7 @@ __kernel void sums(__global const Job *jobs, __global uint *contents, uint block
     bool is_wide = width == 8;
     uint tile = is_wide ? TILE / 2 : TILE;
     uint in_word = is_wide ? 1u : 4 / width;
-    // Work item g * stride + c has part g of column c.
+    // Work item g * stride + c sums part g of column c.
     uint groups = COLUMNS / stride;
     uint group = lane / stride, column = lane % stride;
     carried[lane] = 0;

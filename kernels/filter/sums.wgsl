@@ -1,9 +1,10 @@
 // Undoes differences: each element becomes the sum, or the exclusive or, of itself and those before it at multiples of
-// a stride. Sums of adjacent elements of at most 4 bytes, and of rows of some lengths, are not done here; those of lists of
-// values are, in a turn of their own.
+// a stride. Other kernels handle adjacent elements of at most 4 bytes, and rows of some lengths. Lists of values have
+// their own turn here.
 //
-// A workgroup of 256 has a unit, and goes from tile to tile. In a tile, work items have parts of the columns, whose
-// sums they exchange. Strides of more than 256 elements have no tiles: what an element depends on has been written.
+// One workgroup of 256 per unit, which goes from tile to tile. In a tile, work items sum parts of the columns, and
+// exchange the sums. Strides of more than 256 elements need no tiles: the elements that an element depends on are
+// already written.
 //
 // @pz_cost {
 //   threads: N/262144*256
@@ -13,11 +14,11 @@
 // }
 // @pz_import filter
 
-// Words of a tile, and columns that it may have.
+// Words of a tile, and the most columns.
 const TILE = 2048u;
 const COLUMNS = 256u;
 
-// The turn of lists.
+// The turn for lists of values.
 const LIST_TURN = 2u;
 
 struct Args {
@@ -35,7 +36,7 @@ var<immediate> args: Args;
 
 // Elements of a tile: a word each, and a second one if they have 8 bytes.
 var<workgroup> values: array<u32, TILE + TILE / 32u>;
-// What the tile before had last, for each column.
+// The last sum of each column in the previous tile.
 var<workgroup> carried: array<vec2<u32>, COLUMNS>;
 var<workgroup> parts: array<vec2<u32>, 2u * COLUMNS>;
 
@@ -53,7 +54,7 @@ fn element(unit: u32, at: u32, width: u32) -> vec2<u32> {
     return vec2<u32>(contents[unit + at * width / 4u] >> (8u * ((at * width) & 3u)), 0u);
 }
 
-// Adds to each element the one `stride` before it: a stride of chunks of 8 bytes at a time.
+// Adds to each element the one `stride` before it, in steps of one stride, by chunks of 8 bytes.
 fn add_rows(local_index: u32, unit: u32, count: u32, width: u32, stride: u32, is_xor: bool) {
     let in_chunk = 8u / width;
     let chunks = (count + in_chunk - 1u) / in_chunk;
@@ -85,7 +86,7 @@ fn add_rows(local_index: u32, unit: u32, count: u32, width: u32, stride: u32, is
     }
 }
 
-// Where element `i` of a tile is: spread so that work items with neighbouring rows do not meet in one memory bank.
+// The place of element `i` of a tile, spread so that work items with neighbouring rows use different memory banks.
 fn place_of(i: u32) -> u32 {
     return i + i / 32u;
 }
@@ -95,7 +96,7 @@ fn value(i: u32, is_wide: bool) -> vec2<u32> {
     return vec2<u32>(values[place_of(i)], select(0u, values[place_of((TILE / 2u + i) % TILE)], is_wide));
 }
 
-// `count` workgroups for each block, one for each unit of 2^18 bytes and for longer ones.
+// `count` workgroups per block, enough for units of 2^18 bytes. With longer units, some have nothing to do.
 // @pz_entry
 fn sums(local_index: u32, workgroup_index: u32) {
     let block = workgroup_index / args.count;
@@ -138,7 +139,7 @@ fn sums(local_index: u32, workgroup_index: u32) {
     let is_wide = width == 8u;
     let tile = select(TILE, TILE / 2u, is_wide);
     let in_word = select(4u / width, 1u, is_wide);
-    // Work item g * stride + c has part g of column c.
+    // Work item g * stride + c sums part g of column c.
     let groups = COLUMNS / stride;
     let group = local_index / stride;
     let column = local_index % stride;

@@ -1,4 +1,4 @@
-// Undoes the filters that change each element by itself, where elements have not just moved.
+// Undoes zigzag and rotation that no transposition undoes along the way.
 //
 // @pz_cost {
 //   threads: N/16384*256
@@ -8,7 +8,7 @@
 // }
 // @pz_import filter_words
 
-// `count` workgroups for each block, each for 16,384 bytes. A work item has 16 bytes at a time.
+// `count` workgroups for each block, each for 16,384 bytes. A work item handles 16 bytes at a time.
 __kernel void words(__global const Job *jobs, __global uint4 *contents, uint blocks, uint slot, uint count, uint stage) {
     uint block = (uint)get_group_id(0) / count;
     if (block >= blocks) return;
@@ -20,7 +20,7 @@ __kernel void words(__global const Job *jobs, __global uint4 *contents, uint blo
     for (uint k = 0; k < 4; k++) {
         uint i = (uint)get_group_id(0) % count * 1024 + k * 256 + (uint)get_local_id(0);
         if (16 * i >= len) return;
-        // Units are whole multiples of 16 bytes, but for the block's last: elements end where the block does.
+        // Units are multiples of 16 bytes, except the block's last one, where the elements end with the block.
         contents[i] = undone_words(word, contents[i], len - 16 * i);
     }
 }

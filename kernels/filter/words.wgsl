@@ -1,4 +1,4 @@
-// Undoes the filters that change each element by itself, where elements have not just moved.
+// Undoes zigzag and rotation that no transposition undoes along the way.
 //
 // @pz_cost {
 //   threads: N/16384*256
@@ -20,7 +20,7 @@ var<immediate> args: Args;
 @group(0) @binding(0) var<storage, read> jobs: array<u32>;
 @group(0) @binding(1) var<storage, read_write> contents: array<vec4<u32>>;
 
-// `count` workgroups for each block, each for 16,384 bytes. A work item has 16 bytes at a time.
+// `count` workgroups for each block, each for 16,384 bytes. A work item handles 16 bytes at a time.
 // @pz_entry
 fn words(local_index: u32, workgroup_index: u32) {
     let block = workgroup_index / args.count;
@@ -43,7 +43,7 @@ fn words(local_index: u32, workgroup_index: u32) {
         if 16u * i >= len {
             return;
         }
-        // Units are whole multiples of 16 bytes, but for the block's last: elements end where the block does.
+        // Units are multiples of 16 bytes, except the block's last one, where the elements end with the block.
         let place = block * (args.slot / 16u) + i;
         contents[place] = undone_words(word, contents[place], len - 16u * i);
     }

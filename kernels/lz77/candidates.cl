@@ -75,8 +75,8 @@ inline ulong eight_bytes_of(ulong word, ulong next, uint shift) {
     return word >> shift | next << 1 << (63u - shift);
 }
 
-// The number of equal bytes at `pos` and `offset` before it, at most `room`. Unlike lz77_long_length, this reads words of
-// eight bytes.
+// The number of equal bytes at `pos` and `offset` before it, at most `room`. Unlike lz77_long_length, this reads words
+// of eight bytes.
 inline uint long_length(__global const uint *contents, uint words, uint pos, uint offset, uint room) {
     __global const ulong *eights = (__global const ulong *)contents;
     uint a = pos >> 3, b = (pos - offset) >> 3, most = (words >> 1) - 1u;

@@ -4,8 +4,8 @@
 // checks the bytes that decide whether its match can beat the best so far, and only then compares the others. Then all
 // lanes together continue matches of LANE_BYTES and more.
 //
-// The thorough variant also has `near`, from lz77/latest: the distance of each position's nearest candidate by a hash of
-// three bytes, 0 for none.
+// The thorough variant also has `near`, from lz77/latest: the distance of each position's nearest candidate by a hash
+// of three bytes, 0 for none.
 //
 // Constants: CANDIDATES; LANES, which is 32; SAME, the bits of an entry's first word that candidates have in common;
 // THOROUGH, whether this is the thorough variant.

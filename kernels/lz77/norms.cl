@@ -19,8 +19,8 @@ inline uint reciprocal(uint d) {
     return 2u * quotient + (rest >= d - rest ? 1u : 0u);
 }
 
-// ln(1 + 1 / n) in units of 2^-32, n from 1 to 2047, by the series of 2 artanh(1 / (2 n + 1)). Where the denominator of a
-// term has more than 32 bits, the term is 1 or 0.
+// ln(1 + 1 / n) in units of 2^-32, n from 1 to 2047, by the series of 2 artanh(1 / (2 n + 1)). Where the denominator of
+// a term has more than 32 bits, the term is 1 or 0.
 inline uint worth(uint n) {
     uint y = 2u * n + 1u;
     uint sum = reciprocal(y);

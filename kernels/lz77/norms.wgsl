@@ -33,8 +33,8 @@ fn reciprocal(d: u32) -> u32 {
     return 2u * quotient + select(0u, 1u, rest >= d - rest);
 }
 
-// ln(1 + 1 / n) in units of 2^-32, n from 1 to 2047, by the series of 2 artanh(1 / (2 n + 1)). Where the denominator of a
-// term has more than 32 bits, the term is 1 or 0.
+// ln(1 + 1 / n) in units of 2^-32, n from 1 to 2047, by the series of 2 artanh(1 / (2 n + 1)). Where the denominator of
+// a term has more than 32 bits, the term is 1 or 0.
 fn worth(n: u32) -> u32 {
     let y = 2u * n + 1u;
     var sum = reciprocal(y);
@@ -205,8 +205,8 @@ fn occurrence(at: u32, ranks: u32, here: u32, log: u32) -> u32 {
     return preferred(norms[symbol], log, at - begins[symbol]) & ((1u << log) - 1u);
 }
 
-// The encoding table: each symbol's word, bits that leave a state | next << 20, and the states of all symbols in turn, two
-// in a word.
+// The encoding table: each symbol's word, bits that leave a state | next << 20, and the states of all symbols in turn,
+// two in a word.
 fn encoding_table(log: u32, model: u32) {
     let size = 1u << log;
     for (var i = lane; i < 1024u; i += 32u) {

@@ -5,14 +5,14 @@
 // idle at each position. A workgroup's segments are neighbours, so mostly of the same chunk. A sampling pass parses
 // only each 2^SPACING_LOG-th segment; `segments` counts the parsed segments of a block.
 //
-// Rings in workgroup memory hold the best known step to each of the next RING - 1 positions, a word each: `price << 11
-// | 127 - length << 4 | source`. The source is 0 to 2 for a recent offset, else 3 + place in the list. Among words with
-// equal prices, the one with the longer step is less. That step came first, so the smaller word follows the rule.
-// Prices are modulo 2^21, which is 4,096 bits each way. A literal costs at most 20 bits, so RING positions cost less
-// than FAR: an unknown position's price is that of the position RING before it, plus FAR. And a position costs at most
-// 1,400 bits more than a later one, because the parse also tries matches that end in between. Candidates longer than
-// all earlier ones at a position are records. Each reachable length belongs to the first record of at least that
-// length.
+// Rings in workgroup memory hold the best known step to each of the next RING - 1 positions, a word each:
+// `price << 11 | 127 - length << 4 | source`. The source is 0 to 2 for a recent offset, else 3 + place in the list.
+// Among words with equal prices, the one with the longer step is less. That step came first, so the smaller word
+// follows the rule. Prices are modulo 2^21, which is 4,096 bits each way. A literal costs at most 20 bits, so RING
+// positions cost less than FAR: an unknown position's price is that of the position RING before it, plus FAR. And a
+// position costs at most 1,400 bits more than a later one, because the parse also tries matches that end in between.
+// Candidates longer than all earlier ones at a position are records. Each reachable length belongs to the first record
+// of at least that length.
 //
 // `entries` is free by now, and receives the match that reaches each position: offset | length - 3 << 24, and symbol of
 // the offset if it is recent, else 3, | literals before the match << 2. The entry for position p is at p - 1. If a

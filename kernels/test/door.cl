@@ -1,4 +1,4 @@
-// Kernels that ask at a door, for tests. Every wait is bounded.
+// Kernels that send requests through a door, for tests. Every wait is bounded.
 //
 // @pz_cost {
 //   threads: N/4
@@ -25,8 +25,8 @@ inline void report(Door door, uint handle, uint status, __global uint *results) 
     results[5] = door_file(door, handle);
 }
 
-// Work item i opens the file whose path is the `path_len` bytes from byte 64 i of `paths` on, reads `bytes` bytes from byte
-// `offset` on, and reports both.
+// Work item i opens the file whose path is the `path_len` bytes from byte 64 i of `paths` on, reads `bytes` bytes from
+// byte `offset` on, and reports both results.
 __kernel void open_and_read(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOOR_BYTES device,
     __global const uchar *paths, __global uint *results, uint items, uint path_len, uint mode, uint offset, uint bytes, uint looks) {
     uint item = (uint)get_global_id(0);
@@ -46,8 +46,8 @@ __kernel void open_and_read(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES 
     door_close(door, handle);
 }
 
-// One work item reads `bytes` bytes of a file as a stream in pieces of `piece`, and reports the sum of the pieces' sums, each
-// by its number.
+// One work item reads `bytes` bytes of a file as a stream in pieces of `piece`, and reports the sum of the pieces'
+// sums, each weighted by its number.
 __kernel void stream(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOOR_BYTES device, __global const uchar *paths,
     __global uint *results, uint file, uint bytes, uint piece, uint looks) {
     if (get_global_id(0) != 0) return;
@@ -86,8 +86,8 @@ __kernel void write(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DO
     door_close(door, handle);
 }
 
-// One work item asks for `count` reads and ends: without looking, without closing, and in the middle of one more request if
-// `breaks_off` is not 0.
+// One work item requests `count` reads and ends without polling or closing; if `breaks_off` is not 0, in the middle of
+// one more request.
 __kernel void die(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOOR_BYTES device, __global const uchar *paths,
     __global uint *results, uint file, uint count, uint bytes, uint breaks_off) {
     if (get_global_id(0) != 0) return;

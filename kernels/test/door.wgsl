@@ -1,4 +1,4 @@
-// Kernels that ask at a door, for tests. Every wait is bounded.
+// Kernels that send requests through a door, for tests. Every wait is bounded.
 //
 // @pz_cost {
 //   threads: N/4
@@ -11,7 +11,7 @@
 @group(0) @binding(3) var<storage, read> paths: array<u32>;
 @group(0) @binding(4) var<storage, read_write> results: array<u32>;
 
-// 0. An entry point has the buffers that it names, and all are to have the same.
+// 0. An entry point has only the buffers that it names, and all entry points must have the same.
 fn named() -> u32 {
     return (arrayLength(&door_host) + arrayLength(&paths)) & 0u;
 }
@@ -21,7 +21,7 @@ fn sum_of(content: u32, bytes: u32) -> u32 {
     var sum = 0u;
     for (var i = 0u; i < bytes; i += 4u) {
         let word = atomicLoad(&door_host[content + i / 4u]);
-        // Bytes behind the last one do not count.
+        // Bytes after the end do not count.
         let kept = select(0xffffffffu, (1u << (min(bytes - i, 3u) * 8u)) - 1u, bytes - i < 4u) & word;
         sum += (kept & 255u) * (i + 1u) + ((kept >> 8u) & 255u) * (i + 2u);
         sum += ((kept >> 16u) & 255u) * (i + 3u) + (kept >> 24u) * (i + 4u);
@@ -45,12 +45,12 @@ fn report(handle: u32, status: u32, at: u32) {
     results[at + 5u] = door_file(handle);
 }
 
-// The first of these is the longest: a module has room for as many arguments.
+// The first of these is the longest, and sets a module's room for arguments.
 struct OpenAndRead { items: u32, path_len: u32, mode: u32, offset: u32, bytes: u32, looks: u32 }
 var<immediate> open_args: OpenAndRead;
 
-// Work item i opens the file whose path is the `path_len` bytes from byte 64 i of `paths` on, reads `bytes` bytes from byte
-// `offset` on, and reports both.
+// Work item i opens the file whose path is the `path_len` bytes from byte 64 i of `paths` on, reads `bytes` bytes from
+// byte `offset` on, and reports both results.
 // @pz_entry
 fn open_and_read(local_index: u32, workgroup_index: u32) {
     let item = workgroup_index * THREADS + local_index;
@@ -86,8 +86,8 @@ fn open_and_read(local_index: u32, workgroup_index: u32) {
 struct Stream { file: u32, bytes: u32, piece: u32, looks: u32 }
 var<immediate> stream_args: Stream;
 
-// One work item reads `bytes` bytes of a file as a stream in pieces of `piece`, and reports the sum of the pieces' sums, each
-// by its number.
+// One work item reads `bytes` bytes of a file as a stream in pieces of `piece`, and reports the sum of the pieces'
+// sums, each weighted by its number.
 // @pz_entry
 fn stream(local_index: u32, workgroup_index: u32) {
     if workgroup_index * THREADS + local_index != 0u {
@@ -124,7 +124,7 @@ var<immediate> write_args: Write;
 var<workgroup> shared_handle: u32;
 var<workgroup> shared_status: u32;
 
-// Byte `i` of what is written.
+// Byte `i` of the written contents.
 fn byte_to_write(i: u32) -> u32 {
     return (i * 7u + 3u) & 255u;
 }
@@ -167,8 +167,8 @@ fn write(local_index: u32, workgroup_index: u32) {
 struct Die { file: u32, count: u32, bytes: u32, breaks_off: u32 }
 var<immediate> die_args: Die;
 
-// One work item asks for `count` reads and ends: without looking, without closing, and in the middle of one more request if
-// `breaks_off` is not 0.
+// One work item requests `count` reads and ends without polling or closing; if `breaks_off` is not 0, in the middle of
+// one more request.
 // @pz_entry
 fn die(local_index: u32, workgroup_index: u32) {
     if workgroup_index * THREADS + local_index != 0u {

@@ -1,4 +1,4 @@
-// Every function of teams once, for tests.
+// Calls every function of teams once, for tests.
 //
 // @pz_cost {
 //   threads: N/4
@@ -36,7 +36,7 @@ __kernel void team_functions(__global const uint *values, __global uint *results
     const uint neighbour = (team.lane + 1u) & 31u;
     r[13] = results[(index * 32u + neighbour) * 16u + 12u];
     r[14] = team.lane;
-    // A loop as long as the data says.
+    // A loop whose length depends on data.
     uint turns = 0u;
     uint rest = team_uniform(team, sum & 63u);
     while (team_any(team, rest > team.lane)) {

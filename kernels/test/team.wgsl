@@ -1,4 +1,4 @@
-// Every function of teams once, for tests.
+// Calls every function of teams once, for tests.
 //
 // @pz_cost {
 //   threads: N/4
@@ -48,7 +48,7 @@ fn team_functions(local_index: u32, workgroup_index: u32) {
     let neighbour = (lane + 1u) & 31u;
     results[r + 13u] = results[(index * 32u + neighbour) * 16u + 12u];
     results[r + 14u] = lane;
-    // A loop as long as the data says.
+    // A loop whose length depends on data.
     var turns = 0u;
     var rest = team_uniform(sum & 63u);
     while team_any(rest > lane) {
