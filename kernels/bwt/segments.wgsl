@@ -189,8 +189,8 @@ fn shift_in(unit: vec4<u32>, next: u32) -> vec4<u32> {
     return (unit >> vec4<u32>(8u)) | (vec4<u32>(unit.yzw, next) << vec4<u32>(24u));
 }
 
-// Moves symbols by one place, in the units after the front up to `units`; the first of them was `second`. Returns the
-// old value of the last unit. Reads several units before writing any, so that the loads overlap.
+// Moves symbols one place to the front, in the units after the front up to `units`; the first of them was `second`.
+// Returns the old value of the last unit. Reads several units before writing any, so that the loads overlap.
 fn move_units(second: vec4<u32>, units: u32) -> vec4<u32> {
     var unit = second;
     let near = min(units, NEAR);

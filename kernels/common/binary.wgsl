@@ -27,7 +27,7 @@ fn binary_word() -> u32 {
     return (word << 24u) | ((word << 8u) & 0xff0000u) | ((word >> 8u) & 0xff00u) | (word >> 24u);
 }
 
-// By 0 to 31.
+// Removes the first 0 to 31 bits.
 fn ahead_shift(bits: u32) {
     ahead_high = (ahead_high << bits) | ((ahead_low >> 1u) >> (31u - bits));
     ahead_low <<= bits;

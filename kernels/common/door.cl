@@ -106,8 +106,7 @@
 // How often a work item competes with others before it reports a full table or ring.
 #define DOOR_TRIES 4096u
 
-// ---- What the languages say differently
-// ------------------------------------------------------------------------------
+// ---- Differences between the languages ------------------------------------------------------------------------------
 //
 // door_see and door_tell synchronise with the host: once one side sees a word that the other told, it also sees all
 // that the other wrote before. door_exchange, door_set, door_clear and door_count reach only other work items.
@@ -172,8 +171,7 @@ DOOR_FN uint4 door_load(const uint4 *from) {
 
 #endif
 
-// ---- The kernel's side of the door
-// -----------------------------------------------------------------------------------
+// ---- The kernel's side of the door ----------------------------------------------------------------------------------
 
 typedef struct {
     DOOR_WORDS control;   // the ring, the handles and the paths, in host memory

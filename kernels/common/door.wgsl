@@ -104,8 +104,7 @@ const DOOR_RING_FULL = 0xfffffffeu;
 // How often a work item competes with others before it reports a full table or ring.
 const DOOR_TRIES = 4096u;
 
-// ---- Order
-// -----------------------------------------------------------------------------------------------------------
+// ---- Order ----------------------------------------------------------------------------------------------------------
 
 // `value`, once `results` are known. The loaded word is always 0, which no compiler knows.
 fn door_after(value: u32, results: u32) -> u32 {
@@ -117,8 +116,7 @@ fn door_put(at: u32, value: u32) -> u32 {
     return atomicExchange(&door_control[at], value);
 }
 
-// ---- The kernel's side of the door
-// -----------------------------------------------------------------------------------
+// ---- The kernel's side of the door ----------------------------------------------------------------------------------
 
 // Requests that the ring holds, a power of two.
 fn door_ring() -> u32 {

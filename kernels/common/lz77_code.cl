@@ -56,7 +56,7 @@ inline uint token_symbol(uint literals, uint length) {
     return run | m;
 }
 
-// Its extra bits: their number, and their value.
+// The token's extra bits: their number, and their value.
 inline uint token_extra(uint literals, uint length, uint *value) {
     uint bits = 0, v = 0;
     if (literals >= 7u) {

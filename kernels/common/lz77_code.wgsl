@@ -60,7 +60,7 @@ fn token_symbol(literals: u32, length: u32) -> u32 {
     return min(literals, 7u) << 5u | m;
 }
 
-// Its extra bits: their number, and their value.
+// The token's extra bits: their number, and their value.
 fn token_extra(literals: u32, length: u32) -> vec2<u32> {
     var bits = 0u;
     var value = 0u;

@@ -33,8 +33,7 @@ INLINE __global uchar *uniform_pointer(Team t, __global uchar *p) {
 
 #endif
 
-// ---- Symbols
-// ---------------------------------------------------------------------------------------------------------
+// ---- Symbols --------------------------------------------------------------------------------------------------------
 
 // The state of reading a stream's symbols.
 typedef struct {
@@ -76,8 +75,7 @@ INLINE void load_table(Team t, __local Entry *table, __global const uint *from, 
     for (uint i = t.lane; i < words / 4u; i += 32u) target[i] = source[i];
 }
 
-// ---- Literals
-// --------------------------------------------------------------------------------------------------------
+// ---- Literals -------------------------------------------------------------------------------------------------------
 
 // Reads two literals of a row, at `place` and after it, if they are in [first, end).
 INLINE uint literal_pair(Team t, Lanes *in, Stream *s, bool full, uint place, uint first, uint end) {
@@ -123,8 +121,7 @@ INLINE void read_literals(Team t, Lanes *in, Stream *s, __global uint *grid, uin
     team_sync(t);
 }
 
-// ---- Sequences
-// -------------------------------------------------------------------------------------------------------
+// ---- Sequences ------------------------------------------------------------------------------------------------------
 
 typedef struct {
     uint literals;
@@ -199,8 +196,7 @@ INLINE void resolve_offsets(Team t, __local uint *history, Sequence *even, Seque
     *named += popcount(explicit0) + popcount(explicit1);
 }
 
-// ---- Batches
-// ---------------------------------------------------------------------------------------------------------
+// ---- Batches --------------------------------------------------------------------------------------------------------
 
 // The position of a chunk's output. Positions count from the start of the window; uniform.
 typedef struct {

@@ -15,8 +15,7 @@ const RECENT: u32 = 3u; // explicit offsets from before a batch that it can name
 // Explicit offsets, by number, while a batch's are looked up; then the sources of a group's bytes.
 var<workgroup> scratch: array<u32, TEAMS * GROUP>;
 
-// ---- Symbols
-// ---------------------------------------------------------------------------------------------------------
+// ---- Symbols --------------------------------------------------------------------------------------------------------
 
 // The states of the three streams, and whether they have states.
 var<private> literal_state: u32;
@@ -76,8 +75,7 @@ fn offset_entry(bits: u32) -> u32 {
 // @pz_end
 }
 
-// ---- Literals
-// --------------------------------------------------------------------------------------------------------
+// ---- Literals -------------------------------------------------------------------------------------------------------
 
 // Reads two literals of a row into 16 bits, at `place` and after it, if they are in [first, end).
 fn literal_pair(place: u32, first: u32, end: u32) -> u32 {
@@ -124,8 +122,7 @@ fn read_literals(grid: u32, first: u32, end: u32) {
     team_sync();
 }
 
-// ---- Sequences
-// -------------------------------------------------------------------------------------------------------
+// ---- Sequences ------------------------------------------------------------------------------------------------------
 
 struct Sequence {
     literals: u32,
@@ -216,12 +213,11 @@ fn resolve_offsets(even: ptr<function, Sequence>, odd: ptr<function, Sequence>) 
     recent = scratch[first + ((lane + countOneBits(explicit0) + countOneBits(explicit1)) & (GROUP - 1u))];
 }
 
-// ---- Batches
-// ---------------------------------------------------------------------------------------------------------
+// ---- Batches --------------------------------------------------------------------------------------------------------
 
 // Positions count from the start of the window, which is at word `base` of `contents`.
 var<private> base: u32;
-// Of the next byte and the next literal, and the end of the chunk.
+// The positions of the next byte and the next literal, and the end of the chunk.
 var<private> position: u32;
 var<private> literal: u32;
 var<private> chunk_end: u32;

@@ -26,8 +26,7 @@ inline bool must_end(Lane *lane) {
     return lane->trap != 0;
 }
 
-// ---- Windows
-// ---------------------------------------------------------------------------------------------------------
+// ---- Windows --------------------------------------------------------------------------------------------------------
 
 // Whether `at` is less than `len`; traps otherwise.
 inline bool is_within(Lane *lane, uint at, uint len) {
@@ -70,8 +69,7 @@ inline void set_pixel(Lane *lane, uint x, uint y, uint colour) {
 inline uint thread_id(Lane *lane) { return lane->number; }
 inline uint get_time(Lane *lane) { return lane->time; }
 
-// ---- Private memory
-// --------------------------------------------------------------------------------------------------
+// ---- Private memory -------------------------------------------------------------------------------------------------
 
 // Whether `bytes` bytes at `address + offset` are in private memory; traps otherwise.
 inline bool is_in_memory(Lane *lane, uint address, uint offset, uint bytes) {
@@ -122,8 +120,7 @@ inline void store8(Lane *lane, uint address, uint offset, ulong value) {
     store_bytes(lane, address + offset + 4, 4, (uint)(value >> 32));
 }
 
-// ---- Numbers
-// ---------------------------------------------------------------------------------------------------------
+// ---- Numbers --------------------------------------------------------------------------------------------------------
 
 // `long` has 32 bits in CUDA C++ on Windows, so 64-bit numbers are always unsigned.
 #define SIGN32 0x80000000u

@@ -21,8 +21,7 @@ static_assert(sizeof(ulong) == 8, "64-bit sizes");
 #define LOCAL_BEFORE(type, pointer, bytes) \
     ((type *)__cvta_shared_to_generic(__cvta_generic_to_shared(pointer) - (bytes)))
 
-// ---- Work items
-// ------------------------------------------------------------------------------------------------------
+// ---- Work items -----------------------------------------------------------------------------------------------------
 
 inline size_t get_group_id(uint) { return blockIdx.x; }
 inline size_t get_local_id(uint) { return threadIdx.x; }
@@ -45,8 +44,7 @@ inline size_t get_global_id(uint) { return (size_t)blockIdx.x * blockDim.x + thr
 #define atomic_max(p, v) atomicMax((p), (v))
 #define atomic_xchg(p, v) atomicExch((p), (v))
 
-// ---- Numbers
-// ---------------------------------------------------------------------------------------------------------
+// ---- Numbers --------------------------------------------------------------------------------------------------------
 
 template <class T> uint popcount(T) = delete;
 template <> inline uint popcount(uint v) { return (uint)__popc(v); }
@@ -68,8 +66,7 @@ inline uint pz_abs(int v) { return v < 0 ? 0u - (uint)v : (uint)v; }
 inline uint as_uint(float v) { return __float_as_uint(v); }
 inline float as_float(uint v) { return __uint_as_float(v); }
 
-// ---- Vectors: operators for each part, and comparisons that give 0 or all ones
-// ---------------------------------------
+// ---- Vectors: operators for each part, and comparisons that give 0 or all ones --------------------------------------
 
 inline uint2 UINT2(uint x, uint y) { return make_uint2(x, y); }
 inline uint2 UINT2(uint v) { return make_uint2(v, v); }

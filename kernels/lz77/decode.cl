@@ -49,8 +49,7 @@ typedef struct {
     __local uint *sources;  // of the bytes of a group
 } Memory;
 
-// ---- Memory accesses of the inner loop
-// -------------------------------------------------------------------------------
+// ---- Memory accesses of the inner loop ------------------------------------------------------------------------------
 
 #if TEAM_PTX
 
@@ -90,8 +89,7 @@ INLINE uint remainder_small(uint v, uint by) {
 
 #endif
 
-// ---- Contents
-// --------------------------------------------------------------------------------------------------------
+// ---- Contents -------------------------------------------------------------------------------------------------------
 
 // A group that is loaded but not stored. Positions count from the start of the window.
 typedef struct {

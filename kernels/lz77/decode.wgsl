@@ -67,8 +67,7 @@ var<workgroup> owners: array<vec2<u32>, TEAMS * SEQUENCES>;
 var<workgroup> starts: array<atomic<u32>, TEAMS * SPAN_WORDS>; // mask of sequence starts
 var<workgroup> counts: array<u32, TEAMS * SPAN_WORDS>;         // sequences that start before each word of it, minus 1
 
-// ---- Contents
-// --------------------------------------------------------------------------------------------------------
+// ---- Contents -------------------------------------------------------------------------------------------------------
 
 // The group that is loaded but not stored: its start, and the part of the batch to store.
 var<private> pending_start: u32;

@@ -202,7 +202,7 @@ fn rank(own: u32, entry: vec2<u32>, valid: bool) -> u32 {
     return before + countOneBits(same & team_before());
 }
 
-// Its place in the tile.
+// The place of the entry in the tile.
 fn place_in_tile(own: u32, entry: vec2<u32>, rank: u32) -> u32 {
     let digit = digit_of(entry.x);
     return starts[digit] + shared_words[own + digit] + rank;

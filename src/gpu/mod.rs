@@ -1,8 +1,8 @@
-//! Codecs on GPUs: kernels that state what they cost, plans made of them, and the devices that run plans.
+//! Codecs on GPUs: kernels that state their costs, plans made of them, and the devices that run plans.
 //!
 //! | room | |
 //! |---|---|
-//! | `model` | what a kernel costs, a plan as data, and how many blocks a device gets at once |
+//! | `model` | the cost of a kernel, plans as data, and the number of blocks on a device at once |
 //! | [`device`] | the seam: a device allocates and runs; its pool, its discovery, and the backends |
 //! | `stages` | one plan builder for each stage, written once for every backend |
 //! | `module` | modules as kernels |

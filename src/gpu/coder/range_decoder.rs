@@ -25,7 +25,7 @@ use crate::gpu::stages::lz77_decode::Needs;
 use crate::gpu::stages::moves::{self, Ends, Move};
 use crate::gpu::stages::pipelines;
 
-/// What a decoder does with the blocks of its batches.
+/// The task of a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum RangeTask {
     /// Decodes payloads of this pipeline, which is not [`Pipeline::Store`].

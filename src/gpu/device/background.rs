@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// The number of background threads at work.
 static BUSY: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether they are to begin nothing more.
+/// Whether background threads must start nothing new.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Counts one background thread while it exists.
@@ -29,17 +29,17 @@ pub(crate) fn is_busy() -> bool {
     BUSY.load(Ordering::Acquire) > 0
 }
 
-/// Whether background threads are to begin nothing more.
+/// Whether background threads must start nothing new.
 pub(crate) fn is_ending() -> bool {
     IS_ENDING.load(Ordering::Acquire)
 }
 
-/// Has background threads begin nothing more.
+/// Tells background threads to start nothing new.
 pub(crate) fn end() {
     IS_ENDING.store(true, Ordering::Release);
 }
 
-/// Counts no threads of the process that this one was forked from: they do not exist here.
+/// Resets the count after a fork: the parent's threads do not exist here.
 pub(crate) fn forget() {
     BUSY.store(0, Ordering::Release);
 }

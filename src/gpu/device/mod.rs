@@ -1,4 +1,4 @@
-//! The seam between plans and what they run on.
+//! The seam between plans and devices.
 //!
 //! A [`Device`] has limits, memory, and queues. A [`Queue`] takes uploads, dispatches and downloads in order. Two
 //! queues of one device overlap where the device can. No call blocks the thread longer than its documentation says.
@@ -89,7 +89,7 @@ pub enum DeviceError {
     Lost,
     /// Work did not end in time. The queue can no longer be used.
     TimedOut,
-    /// Another failure: the name of the call and what it returned.
+    /// Another failure: the name of the call and its result.
     Failed(String),
 }
 
@@ -282,7 +282,7 @@ pub trait Device: Send + Sync {
     /// Allocates `bytes` bytes of zeroed memory that the host and a running kernel share. To kernels it is a buffer.
     ///
     /// # Errors
-    /// [`DeviceError::Unsupported`] if running kernels of this device do not see what the host writes.
+    /// [`DeviceError::Unsupported`] if running kernels of this device do not see the host's writes.
     #[doc(hidden)]
     fn visible_memory(&self, bytes: usize) -> Result<VisibleMemory, DeviceError> {
         let _ = bytes;

@@ -2,7 +2,7 @@
 //!
 //! Allocating a buffer takes far longer than using it, and one batch needs the same sizes as the next. So the pool
 //! keeps each freed buffer for the next request of that size. It also counts the bytes in use now and their maximum,
-//! which tests compare with what plans predict.
+//! which tests compare with the plans' predictions.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::MutexGuard;

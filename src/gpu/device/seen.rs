@@ -37,7 +37,7 @@ const MAX_LEN: u64 = 1 << 20;
 /// A folder of notes.
 pub(in crate::gpu) struct Seen {
     folder: UserCache,
-    /// What a note is valid for; `None` if the start of the system is unknown.
+    /// The system start and driver settings for which a note is valid; `None` if the start is unknown.
     key: Option<String>,
 }
 

@@ -194,7 +194,7 @@ impl Chunk {
         self.pool.memory.is_write_combined
     }
 
-    /// Where it begins in the pool.
+    /// Its offset in the pool, in bytes.
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
@@ -217,7 +217,7 @@ impl Chunk {
         Some(unsafe { self.pool.memory.at.add(self.start as usize + range.start) })
     }
 
-    /// Its bytes in `range`, to fill; none if they are not within the chunk.
+    /// The bytes in `range`, to fill; empty if the chunk is shorter.
     pub(crate) fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         let Some(at) = self.at(&range) else { return &mut [] };
         // SAFETY: no other chunk overlaps this one, and `self` is borrowed mutably. A kernel that reads them too early
@@ -225,8 +225,8 @@ impl Chunk {
         unsafe { std::slice::from_raw_parts_mut(at, range.len()) }
     }
 
-    /// Copies the bytes in `range` to the host's memory, after a kernel has written them; none if they are not within
-    /// the chunk.
+    /// Copies the bytes in `range` to the host's memory, after a kernel has written them; empty if the chunk is
+    /// shorter.
     pub(crate) fn read(&self, range: Range<usize>) -> Vec<u8> {
         let Some(at) = self.at(&range) else { return Vec::new() };
         let mut bytes = vec![0; range.len()];

@@ -7,7 +7,7 @@
 //! in_flight = (budget - staging) / bytes of one block     blocks that fit on the device
 //! batch     = in_flight / slots                           blocks of a slot, but at most
 //!               largest buffer of the device / largest buffer of one block
-//!               a slot's share of what fills the compute units several times over
+//!               a slot's share of the work items that fill the compute units several times over
 //!
 //! Staging memory (at most [`STAGING`] bytes per slot) counts where it is allocated. On a GPU with its own memory, wgpu
 //! allocates it from the device memory that the host can reach, so it counts here. OpenCL pins host memory for it, and

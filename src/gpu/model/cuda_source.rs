@@ -10,7 +10,7 @@ use super::kernel::newest;
 /// The header that makes a file CUDA C++.
 const DIALECT: &str = include_str!("../../../kernels/dialects/cuda.h");
 
-/// How an entry point begins in a kernel file.
+/// The beginning of an entry point in a kernel file.
 #[cfg(any(feature = "cuda", test))]
 const ENTRY: &str = "__kernel void ";
 

@@ -82,7 +82,7 @@ impl Limit {
             (Api::Cuda | Api::OpenCl, _) => {
                 Self { segments: 1 << 16, columns: 1 << 16, walked: MAX_SLOT }
             }
-            // At most 60,000 iterations per work item, whatever the payload says: software devices stop there.
+            // At most 60,000 iterations per work item, for any payload: software devices stop there.
             (_, Kind::Software | Kind::Other) => {
                 Self { segments: 256, columns: 4, walked: MIN_WALKED }
             }

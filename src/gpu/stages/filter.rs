@@ -274,7 +274,7 @@ fn periods(words: u32) -> [(&'static str, u32); 4] {
     let in_threes = words.is_multiple_of(3);
     [
         ("PERIOD", words),
-        // Of a work item.
+        // Words per work item.
         ("WORDS", if in_threes { 12 } else { 8 }),
         // Whether a period may have several rows.
         ("IS_SPLIT", u32::from(words == 1 || words == 3)),

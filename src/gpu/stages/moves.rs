@@ -70,9 +70,9 @@ pub(crate) fn add_moves(plan: &mut Plan) -> Result<(), CostError> {
 /// The lengths that bound the reads and writes of moves, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ends {
-    /// Of the source.
+    /// The source's length.
     pub(crate) source: u32,
-    /// Of the destination.
+    /// The destination's length.
     pub(crate) destination: u64,
 }
 

@@ -249,7 +249,7 @@ fn files_are_the_same_with_every_device() {
     }
 }
 
-/// A decoder undoes the filters of some blocks of a batch, and says which ones it leaves to the host.
+/// A decoder undoes the filters of some blocks of a batch, and reports the blocks that it leaves to the host.
 #[test]
 fn filters_are_undone_beside_blocks_without_any() {
     let contents: Vec<u8> =

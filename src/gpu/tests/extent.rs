@@ -393,7 +393,7 @@ fn formulas_are_what_kernels_write_and_planted_faults_are_found() {
         if !needs_most {
             return;
         }
-        // In all kernels that have the buffer, and in one of them.
+        // Plant the change in all kernels that have the buffer, and in one of them.
         for kernel in ALL {
             let buffers = &kernel.cost().unwrap().buffers;
             for (name, _) in buffers {

@@ -255,7 +255,7 @@ fn workgroup_memory() -> Option<BTreeMap<&'static str, (u64, String)>> {
             *most = (bytes, format!("{} on {} with {:?}", run.entry, kind.api, kind.teams));
         }
     };
-    // CUDA compiles the same programs as OpenCL. The backend's tests check what CUDA's compiler reports.
+    // CUDA compiles the same programs as OpenCL. The backend's tests check the reports of CUDA's compiler.
     for (api, teams) in KINDS.into_iter().filter(|(api, _)| *api != Api::Cuda) {
         let kind = limits(api, teams);
         for (source, runs) in specialised(&kind) {

@@ -346,7 +346,7 @@ impl CudaPinned {
         Ok((pinned, address))
     }
 
-    /// Where it is.
+    /// The address.
     pub(super) fn at(&self) -> *mut u8 {
         self.at
     }

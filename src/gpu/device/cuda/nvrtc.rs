@@ -121,7 +121,7 @@ fn load_builtins(nvrtc: &Path) {
     }
 }
 
-/// Windows looks for what a library needs in that library's folder.
+/// Windows looks for a library's dependencies in the library's own folder.
 #[cfg(not(unix))]
 fn load_builtins(_: &Path) {}
 

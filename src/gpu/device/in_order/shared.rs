@@ -1,4 +1,4 @@
-//! What a device shares with its queues.
+//! State that a device shares with its queues.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;

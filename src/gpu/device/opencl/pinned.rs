@@ -67,7 +67,7 @@ impl ClPinned {
 }
 
 impl ClPinned {
-    /// Where it is.
+    /// The address.
     pub fn at(&self) -> *mut u8 {
         self.at
     }

@@ -152,7 +152,7 @@ fn module_of(device: &WebGpuDevice, entry: Entry<'_>) -> Result<Arc<Module>, Dev
 struct Kept {
     key: Key,
     cache: wgpu::PipelineCache,
-    /// What the file held before.
+    /// The file's earlier contents.
     data: Option<Vec<u8>>,
 }
 

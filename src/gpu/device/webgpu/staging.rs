@@ -60,8 +60,8 @@ impl Uploads {
         self.most = UPLOADS_OF_BATCHES;
     }
 
-    /// Copies at most `bytes` bytes of `parts` into a mapped buffer, beginning with `part`, which keeps what did not
-    /// fit. Returns the buffer, the offset in it and the number of bytes, or `None` if a submitted copy must end first.
+    /// Copies at most `bytes` bytes of `parts` into a mapped buffer, beginning with `part`, which keeps the rest.
+    /// Returns the buffer, the offset in it and the number of bytes, or `None` if a submitted copy must end first.
     pub(super) fn put<'p>(
         &mut self,
         device: &WebGpuDevice,
