@@ -121,8 +121,8 @@ inline uint extended(Team t, Segment s, uint at, uint offset, uint length, bool 
     return min(length, s.end - at);
 }
 
-// The number of equal bytes before `at` and before `offset` before it, at most `room`. `length` of them are known, and
-// `open` tells whether there may be more.
+// The number of equal bytes before `at` and before `offset` before it, at most `room`. `length` of them are already
+// known, and `open` tells whether there may be more.
 inline uint extended_back(Team t, Segment s, uint at, uint offset, uint room, uint length, bool open) {
     while (team_any(t, open)) {
         uint back = length + 4u * s.lane;

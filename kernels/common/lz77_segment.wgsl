@@ -146,8 +146,8 @@ fn extended(at: u32, offset: u32, known: u32, may_be_more: bool) -> u32 {
     return min(length, end - at);
 }
 
-// The number of equal bytes before `at` and before `offset` before it, at most `room`. `known` of them are known, and
-// `may_be_more` tells whether there may be more.
+// The number of equal bytes before `at` and before `offset` before it, at most `room`. `known` of them are already
+// known, and `may_be_more` tells whether there may be more.
 fn extended_back(at: u32, offset: u32, room: u32, known: u32, may_be_more: bool) -> u32 {
     var length = known;
     var is_open = may_be_more;

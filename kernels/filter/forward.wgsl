@@ -177,7 +177,7 @@ fn even(a: u32, b: u32) -> u32 {
     return (a & 255u) | ((a >> 8u) & 0xff00u) | ((b & 255u) << 16u) | ((b & 0xff0000u) << 8u);
 }
 
-// Moves 16 elements of 2, 4 or 8 bytes, which begin at word `begin`, to their planes, the first of which gets them at
+// Moves 16 elements of 2, 4 or 8 bytes, which begin at word `begin`, to their planes; their place in the first plane is
 // `to`.
 fn move_elements(begin: u32, to: u32, width: u32, word: u32, plane_units: u32) {
     var words: array<u32, 32>;
