@@ -2,7 +2,7 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`cost`] | the `@pz_cost` block of a kernel file, parsed: bytes of device memory for a block of N bytes, threads, passes |
+//! | [`cost`] | the parsed `@pz_cost` block of a kernel file: bytes of device memory, threads, passes |
 //! | [`kernel`] | the kernel files, in both languages, as a registry |
 //! | [`cuda_source`] | kernel files in OpenCL C as CUDA C++ |
 //! | [`limits`] | the properties and limits of a device |

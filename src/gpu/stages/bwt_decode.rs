@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `header` | reads the fixed fields, the list and the start rows |
 //! | `tables` | reads the directory and the table descriptions, three lanes per block, and builds the tables |
-//! | `segments` | decodes the second stage, a lane per segment: runs of labels, which are positions in the list at the segment's start |
+//! | `segments` | decodes the second stage, a lane per segment, to runs of labels: positions in its first list |
 //! | `expand` | updates the lists segment by segment, and writes the transform with them |
 //! | `link` | counts bytes to find where each place of the transform leads |
 //! | `walk` | writes the contents, with a walker for each stored row |

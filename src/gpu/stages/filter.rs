@@ -2,7 +2,7 @@
 //!
 //! | stage | |
 //! |---|---|
-//! | `unshuffle` | moves bytes or bits back, and with them undoes zigzag or rotation; looks up elements in lists of values |
+//! | `unshuffle` | undoes transpositions, with zigzag or rotation; looks up elements in lists of values |
 //! | `unfilter` | undoes zigzag and rotation elsewhere |
 //! | `calls` | turns the absolute targets of calls in programs back into distances |
 //! | `sum` | undoes differences, also those in lists of values, a workgroup for each unit |

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `jobs` | `32` | a [`Job`] for each block |
 //! | `contents` | `N` | block b's contents begin at byte b N |
-//! | `payload` | `N+256` | decoding: the payloads, each at a multiple of 16 bytes that its job gives; encoding: block b's begins at byte b · (N + 256) |
+//! | `payload` | `N+256` | decoding: payloads at multiples of 16 bytes, as jobs state; encoding: block b's at byte b · (N + 256) |
 //! | `results` | `32` | a [`JobResult`] for each block |
 
 /// The parameters of a block.

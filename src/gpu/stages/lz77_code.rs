@@ -3,7 +3,7 @@
 //!
 //! | stage | |
 //! |---|---|
-//! | sequences | turns a chunk's matches into sequences, assigns symbols to offsets, and collects the chunk's literals |
+//! | sequences | turns a chunk's matches into sequences, assigns symbols to offsets, collects literals |
 //! | models | counts symbols, chooses the models of groups, and builds their tables and descriptions |
 //! | states | where streams may be FSE coded: codes them, from the last symbol to the first |
 //! | rows | writes the words of chunks |

@@ -6,8 +6,10 @@
 //!
 //! | name | formula | |
 //! |---|---|---|
-//! | `matches` | `N*3` | the list of segment s begins at entry s · segment length · 3 / 8; an entry has two words: the start in the segment plus length · 2^16, and the offset |
+//! | `matches` | `N*3` | the list of segment s, from entry s · segment length · 3 / 8 on |
 //! | `match_counts` | `N/64` | a word for each segment: the number of entries in its list |
+//!
+//! An entry has two words: the start in the segment plus length · 2^16, and the offset.
 
 use super::lz77_optimal;
 use crate::codec::lz77::{Params, Search};
