@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `jobs` | `32` | a [`Job`] for each block |
 //! | `contents` | `N` | block b's contents begin at byte b N |
-//! | `payload` | `N+256` | decoding: at multiples of 16 bytes, given by jobs; encoding: at byte b · (N + 256) |
+//! | `payload` | `N+256` | decoding: at multiples of 16 bytes, from jobs; encoding: block b's at byte b · (N + 256) |
 //! | `results` | `32` | a [`JobResult`] for each block |
 
 /// The parameters of a block.
