@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import stat
-from typing import IO, Any, Unpack, cast
+from typing import IO, Any, Literal, Unpack, cast, overload
 
 from ._errors import OptionError
 from ._libpz import Reader, StreamReader, Writer, frames
@@ -202,6 +202,36 @@ class FileWriter(io.RawIOBase):
             raise ValueError("I/O operation on closed file")
 
 
+@overload
+def open(
+    file: Path | IO[bytes], mode: Literal["rb", "r"] = "rb", level: int = 3, **options: Any
+) -> io.BufferedReader: ...
+@overload
+def open(
+    file: Path | IO[bytes], mode: Literal["wb", "xb", "ab", "w", "x", "a"], level: int = 3, **options: Any
+) -> io.BufferedWriter: ...
+@overload
+def open(
+    file: Path | IO[bytes],
+    mode: Literal["rt", "wt", "xt", "at"],
+    level: int = 3,
+    *,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    **options: Any,
+) -> io.TextIOWrapper: ...
+@overload
+def open(
+    file: Path | IO[bytes],
+    mode: str,
+    level: int = 3,
+    *,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    **options: Any,
+) -> io.BufferedReader | io.BufferedWriter | io.TextIOWrapper: ...
 def open(
     file: Path | IO[bytes],
     mode: str = "rb",
