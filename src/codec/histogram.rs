@@ -1,9 +1,10 @@
 //! How often bytes occur.
 
-/// From this length on, four tables are faster than one: a byte need not wait for the count of an equal one before it.
+/// From this length on, four tables are faster than one: a byte need not wait for the count of an equal byte just
+/// before it.
 const MIN_FOR_FOUR: usize = 1 << 10;
 
-/// How often each byte occurs in `bytes`, of which there are fewer than 2^32.
+/// Counts each byte value in `bytes`, which are fewer than 2^32.
 pub(crate) fn histogram(bytes: &[u8]) -> [u32; 256] {
     let mut counts = [0; 256];
     if bytes.len() < MIN_FOR_FOUR {

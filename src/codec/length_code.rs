@@ -9,8 +9,8 @@
 //!   as an Elias gamma code: as many zero bits as the number has bits after its first, then the number.
 //!   The length after it is not zero.
 //! - Every other length uses the prefix code numbered by [`Context::code`].
-//! - The sequence ends as soon as what the lengths describe is complete: a Huffman code when its
-//!   code space is full, norms when they fill their table. The remaining lengths are zero.
+//! - The sequence ends as soon as the code or the norms are complete: a Huffman code when its code space is full, norms
+//!   when they fill their table. The remaining lengths are zero.
 
 use super::{Malformed, each_nonzero};
 use crate::bits::{BitReader, BitWriter};
@@ -142,7 +142,7 @@ impl Context {
         *self = Self(len, self.0);
     }
 
-    /// Takes the next length, and gives its word in the fixed code and the bits of that.
+    /// Takes the next length, and returns its word in the fixed code and the word's length in bits.
     fn write(&mut self, len: u8) -> (u32, u32) {
         let (word, bits) = WRITING[self.code() % 32][usize::from(len) % 16];
         self.push(len);

@@ -1,16 +1,16 @@
 //! Algorithms on plain slices: one block in, one payload out, and back.
 //!
 //! Nothing here knows of files, threads or devices. Each codec is a *rule* that a CPU and a GPU can both follow
-//! exactly, so its bytes depend on the input and the codec's parameters alone. A payload does not state its own length
-//! or that of its block: the container records both, and a decoder gets an output slice of exactly the block's length.
+//! exactly, so its bytes depend only on the input and the codec's parameters. A payload records neither its own length
+//! nor that of its block: the container records both, and a decoder gets an output slice of exactly the block's length.
 //!
 //! | module | payload |
 //! |---|---|
 //! | [`lz77`] | chunks of literals and sequences, Huffman or FSE coded over 32 lanes |
 //! | [`bwt`] | Burrows-Wheeler transform and its second stage in independent segments |
 //!
-//! Before a codec, [`distant`] takes out of a block what repeats earlier blocks, and [`filter`] rearranges the bytes of typed
-//! data.
+//! Before a codec, [`distant`] takes out of a block the parts that repeat earlier blocks, and [`filter`] rearranges the
+//! bytes of typed data.
 
 pub(crate) mod bwt;
 pub(crate) mod distant;
@@ -59,7 +59,7 @@ pub(crate) fn reserve<T>(vec: &mut Vec<T>, len: usize) -> Result<(), OutOfMemory
     Ok(())
 }
 
-/// Like [`reserve`], for memory that is used in no order: it comes in huge pages if the system has them.
+/// Like [`reserve`], for memory that is accessed in random order: it comes in huge pages if the system has them.
 pub(crate) fn reserve_huge<T>(vec: &mut Vec<T>, len: usize) -> Result<(), OutOfMemory> {
     let before = vec.capacity();
     reserve(vec, len)?;
@@ -77,7 +77,7 @@ pub(crate) fn reserve_zeroed<T: Clone>(
     zero: T,
 ) -> Result<(), OutOfMemory> {
     if vec.is_empty() {
-        // `vec!` alone would end the process where there is not enough memory.
+        // `vec!` alone would abort the process if memory ran out.
         let mut probe = Vec::<T>::new();
         reserve(&mut probe, len)?;
         drop(probe);
@@ -86,7 +86,7 @@ pub(crate) fn reserve_zeroed<T: Clone>(
     Ok(())
 }
 
-/// What a table holds for each symbol of an alphabet.
+/// An entry of a table with one for each symbol of an alphabet.
 pub(crate) trait Entry: Copy + Default + PartialEq {
     /// A word whose bytes are zero where the entries are.
     fn marks(eight: &[Self; 8]) -> u64;
@@ -109,8 +109,8 @@ impl Entry for u32 {
     }
 }
 
-/// Calls `act` with the place and the value of each entry that is not zero. It goes through zeros by the eight, because
-/// in a small message most symbols of an alphabet are absent.
+/// Calls `act` with the place and the value of each entry that is not zero. It skips zeros eight at a time, because in
+/// a small message most symbols of an alphabet are absent.
 #[inline(always)]
 pub(crate) fn each_nonzero<T: Entry>(entries: &[T], mut act: impl FnMut(usize, T)) {
     let (eights, rest) = entries.as_chunks::<8>();

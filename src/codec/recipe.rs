@@ -1,4 +1,4 @@
-//! What exactly is done to a block.
+//! The exact encoding of a block.
 
 use super::filter::{Filter, Hints};
 use super::{bwt, lz77};
@@ -28,7 +28,7 @@ impl Recipe {
         }
     }
 
-    /// The recipes that a block goes through, each with a single codec; the first is always tried.
+    /// The recipes tried on a block, each with a single codec; the first is always tried.
     pub(crate) fn parts(&self) -> impl Iterator<Item = Self> {
         let recipe = *self;
         self.codec.parts().map(move |codec| Self { codec, ..recipe })
@@ -55,7 +55,7 @@ pub(crate) enum Codec {
 }
 
 impl Codec {
-    /// The codecs that a block goes through; the first is always tried.
+    /// The codecs tried on a block; the first is always tried.
     fn parts(self) -> impl Iterator<Item = Self> {
         let more = match self {
             Self::Smallest(Smallest { quick, best, .. }) => Some([quick, best].map(Self::Lz77)),
@@ -64,7 +64,7 @@ impl Codec {
         std::iter::once(self.first()).chain(more.into_iter().flatten())
     }
 
-    /// The first of the codecs that a block goes through.
+    /// The first of the codecs tried on a block.
     pub(crate) fn first(self) -> Self {
         match self {
             Self::Smallest(Smallest { bwt, .. }) => Self::Bwt(bwt),
@@ -73,8 +73,8 @@ impl Codec {
     }
 }
 
-/// Programs and libraries of code become smaller by LZ77, text and measurements by the BWT. To search a block for the best
-/// matches takes five times as long as to transform it, so a quick search shows first whether that may be worth it.
+/// Programs and libraries of code become smaller by LZ77, text and measurements by the BWT. Searching a block for the
+/// best matches takes five times as long as transforming it, so a quick search shows first whether that may pay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Smallest {
     pub(crate) bwt: bwt::Params,
@@ -83,9 +83,9 @@ pub(crate) struct Smallest {
 }
 
 impl Smallest {
-    /// Whether the best search is worth trying: whether the quick one made a payload of less than this length. That
-    /// is 1.2 times what the BWT makes. Of 17 blocks of programs, libraries, sources, texts and a database, the best
-    /// search won on all 4 below 1.16 times, by up to 18%, and on 1 of 13 above, by 5%.
+    /// The limit below which the quick search's payload makes the best search worth trying: 1.2 times the BWT's
+    /// payload. Of 17 blocks of programs, libraries, sources, texts and a database, the best search won on all 4 below
+    /// 1.16 times, by up to 18%, and on 1 of 13 above, by 5%.
     pub(crate) fn quick_limit(bwt_len: usize) -> usize {
         bwt_len + bwt_len / 5
     }

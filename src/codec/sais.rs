@@ -1,6 +1,6 @@
 //! Suffix sorting in plain Rust: SA-IS (Nong, Zhang and Chan, 2009), in linear time.
 //!
-//! For builds without the C library. It takes about three times as long, and gives the same order.
+//! For builds without the C library. It takes about three times as long as libsais, and gives the same order.
 //!
 //! A suffix is of type S if it is less than the next suffix, otherwise of type L. The last suffix is of type L, as if a
 //! symbol less than all others followed. A suffix of type S after one of type L is an LMS suffix. Once the LMS suffixes
@@ -164,7 +164,7 @@ fn is_same_piece<T: Symbol>(text: &[T], types: &Types, a: usize, b: usize) -> bo
             return types.is_lms(a + i) && types.is_lms(b + i);
         }
     }
-    // The end of the text equals nothing.
+    // The end of the text equals no other piece.
     false
 }
 

@@ -1,7 +1,7 @@
 //! The order of a block's suffixes.
 //!
-//! With the feature `fast-sort`, libsais (Ilya Grebnov, in C) sorts; without it, [`super::sais`] does. The suffixes
-//! have only one order, so both give the same.
+//! With the feature `fast-sort`, libsais (Ilya Grebnov, in C) sorts; without it, [`super::sais`] does. There is only
+//! one order of the suffixes, so both give the same.
 
 use super::OutOfMemory;
 
@@ -11,8 +11,8 @@ pub(crate) fn memory(block_len: usize) -> u64 {
     if cfg!(feature = "fast-sort") { 0 } else { 5 * block_len as u64 + (4 << 10) }
 }
 
-/// Writes the positions of the suffixes of `block` (at most 2 GiB) to `order`, which is as long, from the least suffix
-/// to the greatest. A suffix is less than another that it begins.
+/// Writes the positions of the suffixes of `block` (at most 2 GiB) to `order`, which has the block's length, from the
+/// least suffix to the greatest. A suffix is less than a longer one that begins with it.
 ///
 /// # Errors
 /// If the system refuses memory.
@@ -22,7 +22,7 @@ pub(crate) fn sort(block: &[u8], order: &mut [i32]) -> Result<(), OutOfMemory> {
         .in_borrowed_buffer(order)
         .single_threaded()
         .run()
-        // With valid arguments, it only fails if it gets no memory. It does not say how much it wanted.
+        // With valid arguments, libsais only fails for want of memory. It does not say how much it wanted.
         .map_err(|_| OutOfMemory { bytes: block.len() as u64 })?;
     #[cfg(not(feature = "fast-sort"))]
     super::sais::sort(block, order)?;

@@ -37,7 +37,7 @@ const TOP: u32 = 1 << 24;
 
 /// One interface for both directions. A description is written as code over this trait once.
 ///
-/// Reading returns the values that were given when writing, and ignores the values passed in.
+/// Reading returns the written values, and ignores the values passed in.
 pub trait Coder {
     fn bit(&mut self, model: &mut Bit, bit: bool) -> bool;
     /// The low `count` bits of `value`, at even odds, highest first.

@@ -51,7 +51,7 @@ fn quantise(counts: &Counts) -> Exponents {
     })
 }
 
-/// What it costs to code the counted tokens with a table of their own, description included, in 1/65536 bit.
+/// The cost of coding the counted tokens with a table of their own, description included, in 1/65536 bit.
 fn cost(counts: &Counts) -> u64 {
     let total: u32 = counts.iter().sum();
     if total == 0 {
@@ -232,7 +232,7 @@ const SEGMENTS_PER_SET: usize = 48;
 /// Rounds of grouping.
 const ROUNDS: usize = 5;
 
-/// The cost of each token in each context, in 1/256 bit. Each token counts half an occurrence more than it has.
+/// The cost of each token in each context, in 1/256 bit. Half an occurrence is added to each token's count.
 fn token_costs(counts: &[Counts; CONTEXTS]) -> Box<[[u16; WIDTH]; CONTEXTS]> {
     let mut costs = Box::new([[0; WIDTH]; CONTEXTS]);
     for (costs, counts) in costs.iter_mut().zip(counts) {

@@ -70,13 +70,13 @@ impl Encoder {
         Self::default()
     }
 
-    /// The most memory, in bytes, that encoding a block of this length takes, not counting the block and the payload.
+    /// The most memory, in bytes, that encoding a block of this length takes, without the block and the payload.
     pub fn memory(params: &Params, block_len: usize) -> u64 {
         let len = block_len as u64;
         let segments = (len >> params.segment_log.min(13)) + 1;
         let rows = (len >> params.start_log) + 1;
-        // Two words for each run (more than libsais needs), the transform, the coded words, the counts, all with room
-        // to grow, and all that has a fixed size.
+        // Two words for each run (more than libsais needs), the transform, the coded words, the counts, each with room
+        // to grow, and everything of fixed size.
         8 * len
             + len
             + 3 * len
@@ -202,15 +202,15 @@ impl Decoder {
         Self::default()
     }
 
-    /// The most memory, in bytes, that decoding a block of this length takes, not counting the block and the payload.
+    /// The most memory, in bytes, that decoding a block of this length takes, without the block and the payload.
     pub fn memory(block_len: usize) -> u64 {
         let len = block_len as u64;
         // Links and pairs, the transform, the words of a payload (which is shorter than the block), rows, directory,
-        // and all that has a fixed size.
+        // and everything of fixed size.
         8 * len + len + len + len / 64 + len / 16 + (1 << 20)
     }
 
-    /// Makes room for all that decoding a payload of `payload_len` bytes into a block of `len` bytes may take.
+    /// Makes room for decoding a payload of `payload_len` bytes into a block of `len` bytes.
     pub(crate) fn reserve(&mut self, payload_len: usize, len: usize) -> Result<(), OutOfMemory> {
         reserve(&mut self.words, payload_len / 4)?;
         reserve(&mut self.bwt, len)?;

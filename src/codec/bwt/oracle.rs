@@ -1,7 +1,7 @@
 //! A decoder written from `src/format/bwt.md` alone, in its order and its words, for clarity rather than speed.
 //!
 //! It shares no code with the codec, so it shows whether the text describes the codec. It returns `None` where the text
-//! says that a decoder rejects.
+//! requires a decoder to reject.
 
 struct Bits<'a> {
     bytes: &'a [u8],

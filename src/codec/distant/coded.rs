@@ -1,5 +1,5 @@
-//! A list of distant matches as it is stored: coded like a block by LZ77, if that makes it shorter. Matches that follow one
-//! another often repeat parts that do so too, at the same distances.
+//! The stored form of a list of distant matches: LZ77 codes the list like a block if that makes it shorter. Consecutive
+//! matches often repeat parts that consecutive matches also repeat, at the same distances.
 
 use std::borrow::Cow;
 
@@ -7,13 +7,14 @@ use super::{Malformed, OutOfMemory};
 use crate::codec::lz77::{self, Effort, Search};
 use crate::codec::reserve;
 
-/// What a coded list begins with. No other list does, because its first number would not be in its shortest form.
+/// The first bytes of a coded list. No other list begins so, because its first number would not be in its shortest
+/// form.
 const CODED: [u8; 2] = [0x80, 0];
 
 /// Bytes before the payload: [`CODED`], and the length of the list.
 const HEAD: usize = 6;
 
-/// A shorter list is not coded: tables would take as much.
+/// Shorter lists are not coded: their tables would take as much as coding saves.
 const LEAST: usize = 1 << 10;
 
 const PARAMS: lz77::Params = lz77::Params {
@@ -27,7 +28,7 @@ const PARAMS: lz77::Params = lz77::Params {
 
 /// Bytes of memory that coding the list of a block of `block_size` bytes takes.
 pub(super) fn memory(block_size: usize) -> u64 {
-    // A match takes some ten bytes in a list, and hundreds in a block.
+    // A match takes about ten bytes in a list, and hundreds in a block.
     lz77::Encoder::memory(&PARAMS, block_size / 16)
 }
 
@@ -53,10 +54,10 @@ pub(crate) fn code(list: &mut Vec<u8>) -> Result<(), OutOfMemory> {
     Ok(())
 }
 
-/// The list whose stored form is `bytes`, of a block with contents of `content_len` bytes.
+/// Returns the list with the stored form `bytes`, of a block of `content_len` bytes.
 ///
 /// # Errors
-/// If it is coded, and the coding breaks a rule; if the system has too little memory.
+/// If the list is coded and its coding breaks a rule, or if the system has too little memory.
 pub(crate) fn decode<E: From<Malformed> + From<OutOfMemory>>(
     bytes: &[u8],
     content_len: u32,
@@ -95,7 +96,7 @@ mod tests {
             if len < LEAST {
                 continue;
             }
-            // Cut short, of a block too short for it, and every bit of it changed: an error, or another list.
+            // The list cut short, with a block too short for it, and with every bit changed: an error, or another list.
             assert!(decode::<Fault>(&stored, len as u32 - 1).is_err());
             for cut in 2..stored.len() {
                 assert!(decode::<Fault>(&stored[..cut], 1 << 20).is_err(), "{cut} of {len}");

@@ -1,12 +1,13 @@
 //! Finds distant matches.
 //!
-//! Positions where the bytes before have a certain hash are *samples* ([`samples`]), one in 64 of them, and equal contents
-//! have equal samples. A table holds the place of the latest own bytes for each sample's hash; what is found there is
-//! compared, and extended in both directions.
+//! Positions whose preceding bytes have a certain hash are *samples* ([`samples`]), one position in 64, and equal
+//! contents have equal samples. For each sample's hash, a table holds the place of the latest own bytes with it. The
+//! finder compares the bytes at that place, and extends the match in both directions.
 //!
-//! What repeats earlier blocks is taken out first; then, if it is wanted, what the rest repeats of itself.
+//! Repetitions of earlier blocks are taken out first, then, if wanted, repetitions within the rest.
 //!
-//! Blocks are searched in order. What depends on a block alone is its [`Survey`], which any thread can make before.
+//! Blocks are searched in order. The part of the work that depends on a block alone is its [`Survey`], which any thread
+//! can make beforehand.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -16,21 +17,21 @@ use super::{DistantMatch, MAX_SOURCES, sources, take_out};
 use crate::codec::{OutOfMemory, reserve, reserve_huge, reserve_zeroed};
 use crate::pages::advise_huge_pages;
 
-/// A shorter match is not taken: the block's own codec may do as well, and every match cuts its data.
+/// Shorter matches are not taken: the block's own codec may do as well, and every match cuts its data.
 const LEAST: usize = 128;
 
-/// The same where matches within a block are found, too. The Burrows-Wheeler transform codes repetitions the more cheaply
-/// the more of them there are. Of 192, 384 and 512, this made the least of sources and of a library; with 192, a corpus of
+/// The same where matches within a block are found, too. The Burrows-Wheeler transform codes a repetition more cheaply
+/// the more copies there are. Of 192, 384 and 512, 384 gave the smallest sources and library; with 192, a corpus of
 /// texts took 0.7% more.
 const LEAST_THOROUGH: usize = 384;
 
-/// Shorter blocks have no matches of their own: few repetitions are as long, and messages are to stay quick.
+/// Shorter blocks have no matches of their own: few repetitions are as long, and messages must stay quick.
 pub(crate) const LEAST_NEAR_BLOCK: usize = 1 << 16;
 
-/// For each hash, the latest own bytes that have it.
+/// For each hash, the latest own bytes with it.
 ///
-/// An entry has, from its highest bit, 32 bits for the number of the block, 5 low bits of the hash, so that few other bytes
-/// are taken for these, and 27 bits for the position where they end. It is 0 if there are none.
+/// From its highest bit, an entry has 32 bits for the number of the block, 5 low bits of the hash, so that few other
+/// bytes pass for these, and 27 bits for the position where they end. An empty entry is 0.
 struct Table(Vec<u64>);
 
 impl Table {
@@ -51,7 +52,7 @@ impl Table {
         self.0[slot] = Self::entry(number, hash, end);
     }
 
-    /// The number of the block whose own bytes have this hash, and where they end.
+    /// The number of the block with own bytes of this hash, and where they end.
     fn place(&self, hash: u64) -> Option<(u32, usize)> {
         let found = self.0[self.slot(hash)];
         let number = (found >> 32) as u32;
@@ -60,11 +61,11 @@ impl Table {
     }
 }
 
-/// What the search for a block's matches needs of the block alone.
+/// The part of the search for a block's matches that depends on the block alone.
 #[derive(Default)]
 pub(crate) struct Survey {
     samples: Vec<Sample>,
-    /// The block's contents, of which the finder keeps the own bytes.
+    /// The block's contents. The finder keeps the own bytes among them.
     contents: Vec<u8>,
 }
 
@@ -74,7 +75,7 @@ impl Survey {
         samples::memory(block_size) + block_size as u64
     }
 
-    /// Replaces the survey by that of `block`.
+    /// Replaces the survey by one of `block`.
     ///
     /// # Errors
     /// If the system has too little memory.
@@ -87,7 +88,7 @@ impl Survey {
     }
 }
 
-/// The finder of a stream's blocks, which keeps the own bytes that matches may repeat.
+/// The finder of a stream's blocks. It keeps the own bytes that matches may repeat.
 pub(crate) struct Finder {
     /// How many own bytes back a match may reach.
     reach: u64,
@@ -98,11 +99,11 @@ pub(crate) struct Finder {
     /// Number of the next block in its frame.
     number: u32,
     table: Table,
-    /// Whether to find what a block repeats of itself, too.
+    /// Whether to find repetitions within a block, too.
     is_near: bool,
     /// The fewest bytes of a match.
     least: usize,
-    /// Own bytes of the present block while it is searched for these, and the matches that go with them.
+    /// Own bytes of the present block during the search for matches within it, and those matches.
     searched: Vec<u8>,
     near: Vec<DistantMatch>,
 }
@@ -114,7 +115,7 @@ impl Finder {
         let table_reach = if is_near { reach.max(block_size) } else { reach };
         let table = 8 * Self::table_len(table_reach) as u64;
         let searched = if is_near { block_size } else { 0 };
-        // The block that is entered is beside those that it replaces.
+        // A new block is added before the blocks that it displaces are dropped.
         reach.saturating_add(table + block_size + searched)
     }
 
@@ -150,7 +151,7 @@ impl Finder {
         })
     }
 
-    /// Whether it also finds what a block repeats of itself.
+    /// Whether it also finds repetitions within a block.
     pub(crate) fn is_near(&self) -> bool {
         self.is_near
     }
@@ -159,7 +160,7 @@ impl Finder {
     pub(crate) fn begin_frame(&mut self) {
         self.own.clear();
         self.own_len = 0;
-        // Before the first block it is empty; to fill it would only take its memory.
+        // Before the first block the table is empty, and writing zeros would only commit its memory.
         if self.number > 0 {
             self.table.0.fill(0);
         }
@@ -207,7 +208,7 @@ impl Finder {
         let (number, end) = self.table.place(hash)?;
         let back = self.number - number;
         let source = self.own.len().checked_sub(back as usize).and_then(|i| self.own.get(i))?;
-        // What was own bytes when it was entered may have become part of a match that began before it.
+        // Bytes that were own bytes when entered may have become part of a match that began before them.
         let after = equal(&block[at + 1..], source.get(end..)?);
         let before = equal_before(&block[anchor..=at], &source[..end]);
         let len = before + after;
@@ -219,8 +220,8 @@ impl Finder {
         })
     }
 
-    /// Finds what the own bytes repeat of those before them, adds those matches to the others, and enters the samples
-    /// among what remains.
+    /// Finds own bytes that repeat earlier ones, adds those matches to the others, and enters the samples among the
+    /// remaining own bytes.
     fn find_near(
         &mut self,
         block: &[u8],
@@ -232,9 +233,9 @@ impl Finder {
         own.clear();
         near.clear();
         let mut others = matches.iter().peekable();
-        // All before is own bytes, in `own`, or in a match.
+        // Everything before `done` is in `own` or in a match.
         let mut done = 0;
-        // Where the last match ends.
+        // The end of the last match.
         let mut anchor = 0;
         for &Sample { last, hash } in samples {
             let end = last as usize + 1;
@@ -266,8 +267,8 @@ impl Finder {
         Ok(())
     }
 
-    /// The match around the sample that ends before `end` of `part`, which lies between two matches. `own` is all own
-    /// bytes up to there. The match's start is that in `part`.
+    /// Finds the match around the sample that ends before `end` of `part`, which lies between two matches. `own` has
+    /// all own bytes up to there. The returned match's start is a position in `part`.
     fn near_at(&self, own: &[u8], part: &[u8], end: usize, hash: u64) -> Option<DistantMatch> {
         let (number, source_end) = self.table.place(hash)?;
         if number != self.number {
@@ -275,7 +276,7 @@ impl Finder {
         }
         // As above.
         let before = equal_before(&part[..end], own.get(..source_end)?);
-        // The match's own bytes are not its source's.
+        // The match's own bytes are no part of its source.
         let source = own[..own.len() - before].get(source_end..)?;
         let len = before + equal(&part[end..], source);
         (len >= self.least).then_some(DistantMatch {
@@ -289,7 +290,7 @@ impl Finder {
     /// Enters the samples that are among the block's own bytes.
     fn enter(&mut self, samples: &[Sample], matches: &[DistantMatch]) {
         let mut matches = matches.iter().peekable();
-        // How many bytes of matches precede a sample.
+        // Bytes of matches before the sample.
         let mut matched = 0;
         for &Sample { last: at, hash } in samples {
             while let Some(one) = matches.next_if(|one| one.start + one.len <= at) {
@@ -301,7 +302,7 @@ impl Finder {
         }
     }
 
-    /// Keeps the own bytes of the block, and drops those of blocks that the next one cannot repeat.
+    /// Keeps the own bytes of the block, and drops the blocks that the next one cannot repeat.
     fn keep(&mut self, own: &mut Vec<u8>) -> Result<(), OutOfMemory> {
         self.number += 1;
         if own.len() as u64 > self.reach {
@@ -310,7 +311,7 @@ impl Finder {
             return Ok(());
         }
         let mut kept = Vec::new();
-        // To move few bytes takes less time than to get memory for the next survey.
+        // Moving a few bytes takes less time than allocating for the next survey.
         if own.len() < own.capacity() / 2 {
             reserve(&mut kept, own.len())?;
             kept.extend_from_slice(own);
@@ -329,7 +330,7 @@ impl Finder {
     }
 }
 
-/// Drops the matches of all blocks but those that have the most bytes of matches.
+/// Keeps the matches of the [`MAX_SOURCES`] blocks with the most bytes of matches.
 fn keep_most_useful(matches: &mut Vec<DistantMatch>) {
     let mut sources = sources(matches);
     if sources.len() > MAX_SOURCES {
@@ -337,14 +338,14 @@ fn keep_most_useful(matches: &mut Vec<DistantMatch>) {
             let of = matches.iter().filter(|one| one.back == back);
             of.map(|one| u64::from(one.len)).sum::<u64>()
         };
-        // Of equal ones, the nearest.
+        // Among equals, the nearest blocks.
         sources.sort_by_cached_key(|&back| (std::cmp::Reverse(bytes(back)), back));
         sources.truncate(MAX_SOURCES);
         matches.retain(|one| sources.contains(&one.back));
     }
 }
 
-/// Makes room for `more` elements, and keeps those that are there.
+/// Makes room for `more` elements, and keeps the present ones.
 fn reserve_more<T>(vec: &mut Vec<T>, more: usize) -> Result<(), OutOfMemory> {
     let bytes = (more * size_of::<T>()) as u64;
     vec.try_reserve(more).map_err(|_| OutOfMemory { bytes })
@@ -374,7 +375,7 @@ mod tests {
         crate::test_data::noise(seed, len, 256)
     }
 
-    /// Takes matches out of the blocks of `data` and puts them back. Returns the length of all own bytes.
+    /// Takes matches out of the blocks of `data` and puts them back. Returns the total length of own bytes.
     fn round_trip(data: &[u8], block_size: usize, reach: u64) -> usize {
         round_trip_by(Finder::new(reach).unwrap(), data, block_size, reach)
     }
@@ -413,7 +414,7 @@ mod tests {
         }
         // Out of reach.
         assert_eq!(round_trip(&twice, 1 << 16, 131_072), 600_000);
-        // Many times, with changes between; what is repeated is a block's own.
+        // Many copies, with changes between; the block repeats its own bytes.
         let mut many = Vec::new();
         for i in 0..20 {
             many.extend_from_slice(&data[..150_000 + 77 * i]);
@@ -427,11 +428,11 @@ mod tests {
     fn a_block_repeats_few_others_and_has_a_byte_of_its_own() {
         let block = 1 << 12;
         let data = noise(40 * block, 3);
-        // Its last block has pieces of 20 blocks.
+        // The last block has pieces of 20 blocks.
         let pieces: Vec<u8> =
             (0..20).flat_map(|i| &data[2 * i * block..][..block / 20]).copied().collect();
         round_trip(&[&data[..], &pieces].concat(), block, 1 << 20);
-        // Blocks that are repeated exactly.
+        // Exactly repeated blocks.
         let own = round_trip(&[&data[..], &data].concat(), block, 1 << 20);
         assert!(own < 40 * block + 40 * 300, "{own}");
         for period in [1, 2, 7, 100, 5000] {
@@ -456,7 +457,7 @@ mod tests {
         assert!((41_000..44_000).contains(&own), "{own}");
         let own = near(&[&block[..], &block].concat(), block.len(), 1 << 20);
         assert!((41_000..45_000).contains(&own), "{own}");
-        // Matches that begin before what was entered as own bytes, and periods, which overlap themselves.
+        // Matches that begin before bytes that were entered as own, and periods, whose copies overlap.
         for period in [1, 2, 7, 100, 300, 5000, 50_000] {
             let periodic: Vec<u8> = noise(period, 5).into_iter().cycle().take(200_000).collect();
             for (block_size, reach) in [(1 << 16, 0), (1 << 16, 1 << 20), (200_000, 1)] {

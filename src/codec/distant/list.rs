@@ -3,7 +3,7 @@
 use super::{DistantMatch, MAX_SOURCES, MIN_LEN, Malformed, OutOfMemory};
 use crate::codec::reserve;
 
-/// The least bytes of a match in a list.
+/// The fewest bytes of a match in a list.
 const LEAST: usize = 4;
 
 /// The lengths and the number of a block with distant matches, against which its list is checked.
@@ -80,7 +80,7 @@ pub(crate) fn parse<E: From<Malformed> + From<OutOfMemory>>(
         if back > number {
             return Err(Malformed("a distant match reaches beyond the first block").into());
         }
-        // The block itself has the number that would follow those of all blocks before it.
+        // The block itself has the number after those of all blocks before it.
         let back = if back == number { 0 } else { back + 1 };
         if back > 0 && !backs.contains(&back) {
             if backs.len() == MAX_SOURCES {
@@ -180,7 +180,7 @@ mod tests {
             *bounds = Bounds { number: 99, own_len: (1 << 16) - 17 * 32, ..*bounds };
         };
         assert!(refused(&many).contains("too many"));
-        // Numbers that take more bytes than they need, or than any takes.
+        // Numbers with more bytes than they need, or than any number takes.
         assert!(read(&[0x80, 0, 0, 0, 0], &bounds).is_err());
         assert!(read(&[0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0], &bounds).is_err());
         assert!(read(&[0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0], &bounds).is_err());

@@ -1,17 +1,17 @@
-//! Long-distance matching: takes out of a block what repeats parts of earlier blocks, or of itself.
+//! Long-distance matching: takes out of a block the parts that repeat earlier blocks, or the block itself.
 //!
 //! A **distant match** is a part of a block's contents that equals part of an earlier block, or an earlier part of the
-//! same block. What no distant match covers are the block's *own bytes*. Distant matches repeat own bytes only, so
+//! same block. The bytes outside distant matches are the block's *own bytes*. Distant matches repeat own bytes only, so
 //! restoring a block takes the own bytes of a few blocks, and never a chain of them. The own bytes of a block are
 //! compressed like the contents of any other block.
 //!
-//! LZ77 finds what a block repeats of itself anyway. The Burrows-Wheeler transform codes it byte by byte, each at a small
+//! LZ77 finds repetitions within a block anyway. The Burrows-Wheeler transform codes them byte by byte, each at a small
 //! price, which adds up.
 //!
-//! | module | what |
+//! | module | |
 //! |---|---|
 //! | `finder` | finds the distant matches of one block after another |
-//! | `samples` | the positions of a block that it looks up |
+//! | `samples` | the positions of a block whose bytes it looks up |
 //! | `list` | the matches of a block as bytes |
 //! | `coded` | these bytes, coded |
 
@@ -32,7 +32,7 @@ pub(crate) const MIN_LEN: u32 = 32;
 /// The most different blocks that the matches of one block may repeat.
 pub(crate) const MAX_SOURCES: usize = 16;
 
-/// Bytes of memory that a block takes while its matches are looked for and listed, besides what its finder takes.
+/// Bytes of memory for finding and listing a block's matches, without the memory of the finder.
 pub(crate) fn memory_of_block(block_size: usize, is_near: bool) -> u64 {
     let coding = if is_near { coded::memory(block_size) } else { 0 };
     Survey::memory(block_size).max(coding)
@@ -45,14 +45,13 @@ pub(crate) struct DistantMatch {
     pub(crate) start: u32,
     /// Its length in bytes.
     pub(crate) len: u32,
-    /// How many blocks before this one the repeated block is; 0 for this block itself.
+    /// Distance to the repeated block, in blocks; 0 for this block itself.
     pub(crate) back: u32,
     /// Where the repeated part begins in the own bytes of that block.
     pub(crate) from: u32,
 }
 
-/// The different earlier blocks that `matches` repeat, each as the number of blocks that it is before theirs. The farthest
-/// is first.
+/// The different earlier blocks that `matches` repeat, as distances in blocks, the farthest first.
 pub(crate) fn sources(matches: &[DistantMatch]) -> Vec<u32> {
     let mut sources = Vec::with_capacity(MAX_SOURCES);
     for one in matches.iter().filter(|one| one.back > 0) {
@@ -77,7 +76,7 @@ pub(crate) fn take_out(matches: &[DistantMatch], block: &mut [u8]) -> usize {
     own + len - at
 }
 
-/// Puts a block's own bytes to their places in its contents. The matches must be those of such a block, as [`parse`]
+/// Puts a block's own bytes in their places among its contents. The matches must be valid for the block, as [`parse`]
 /// returns them.
 pub(crate) fn put_own(matches: &[DistantMatch], mut own: &[u8], contents: &mut [u8]) {
     let mut at = 0;
@@ -90,7 +89,7 @@ pub(crate) fn put_own(matches: &[DistantMatch], mut own: &[u8], contents: &mut [
     contents[at..].copy_from_slice(own);
 }
 
-/// Fills in the matches that repeat the block `back` blocks before, whose own bytes are `source`. With 0 that is the block
+/// Fills in the matches of the block `back` blocks before, whose own bytes are `source`. With 0, that is the block
 /// itself.
 ///
 /// # Errors

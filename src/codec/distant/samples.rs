@@ -1,8 +1,8 @@
 //! Samples of a block: one position in 64, each with a hash of the bytes that end there. Equal contents have equal samples.
 //!
-//! The last [`MARK`] bytes decide whether a position is a sample, and a longer stretch is hashed ("content-defined
-//! sampling"; Manber, "Finding similar files in a large file system", 1994). Unlike with a rolling hash, no step waits for
-//! the one before, so vector instructions look at many positions at once.
+//! The last [`MARK`] bytes decide whether a position is a sample, and the hash covers a longer stretch
+//! ("content-defined sampling"; Manber, "Finding similar files in a large file system", 1994). Unlike with a rolling
+//! hash, no step waits for the one before, so vector instructions look at many positions at once.
 
 use crate::codec::{OutOfMemory, reserve};
 
@@ -27,20 +27,20 @@ const HASHED: usize = 64;
 /// Length of a position's *mark*: the bytes up to and including the position. They decide whether it is a sample.
 const MARK: usize = 8;
 
-/// How many positions are looked at together.
+/// Positions tested together.
 const GROUP: usize = 32;
 
-/// The bytes that the marks of a group consist of.
+/// The bytes of a group's marks.
 type Seen = [u8; GROUP + MARK - 1];
 
 /// A mark's two halves are multiplied by these, and the products added.
 const FACTORS: [u32; 2] = [0x9e37_79b1, 0x85eb_ca77];
 
-/// A position is a sample if the sum begins with these bits. They are not 0, with which the sum of zeros begins, so that long
-/// runs of zeros have no samples.
+/// A position is a sample if the sum begins with these bits. They are not 0, because zeros sum to 0, and long runs of
+/// zeros must have no samples.
 const SAMPLED: u32 = 1;
 
-/// Which positions of a group are samples: bit i tells of position i.
+/// Which positions of a group are samples: bit i stands for position i.
 fn sampled(seen: &Seen) -> u32 {
     let is_sample = |i: usize| {
         let halves = [&seen[i..i + 4], &seen[i + 4..i + 8]];

@@ -74,8 +74,8 @@ fn transpose_bits(mut word: u64) -> u64 {
 pub(super) const GROUP: usize = 32;
 
 /// Undoes [`transpose_all_bits`] for the elements `range` of the `count` in `from`; the ends of the range are multiples
-/// of 8. `to` is as long as these elements, and at most a tile. `join` is [`join_rows`]. What `buffer` holds does not
-/// matter.
+/// of 8. `to` has the length of these elements, at most a tile. `join` is [`join_rows`]. `buffer` is scratch: its
+/// contents on entry do not matter.
 #[inline(always)]
 pub(super) fn untranspose_all_bits(
     from: &[u8],
@@ -123,7 +123,7 @@ pub(super) fn join_rows(rows: [&[u8; GROUP]; 8], to: &mut [u8; 8 * GROUP]) {
     }
 }
 
-/// [`join_rows`], which compilers turn into twice as many instructions.
+/// [`join_rows`] in intrinsics: compilers turn the plain code into twice as many instructions.
 #[cfg(all(feature = "simd", target_arch = "x86_64"))]
 #[inline]
 #[target_feature(enable = "avx2")]

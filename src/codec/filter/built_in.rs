@@ -1,4 +1,4 @@
-//! Chains without modules, as benchmarks run them.
+//! Chains without modules, for benchmarks.
 
 use super::{Context, FilterChain, forward, inverse};
 

@@ -1,13 +1,13 @@
 //! Calls of functions in programs.
 //!
-//! An instruction that calls a function says how far away the function is, so two calls of one function differ. With the
-//! function's place instead of the distance they are equal, and LZ77 finds the repetition. The idea is that of the BCJ
-//! filters of 7-Zip and xz. There each instruction depends on those before it; here only on those in its *page*, so that a
-//! GPU can do all pages at once. [`format`](mod@crate::format#filters) defines the stage exactly.
+//! A call instruction holds the distance to its function, so two calls of one function differ. With the function's
+//! address instead of the distance they are equal, and LZ77 finds the repetition. The idea comes from the BCJ filters
+//! of 7-Zip and xz. There each instruction depends on those before it; here it depends only on those in its *page*, so
+//! a GPU can do all pages at once. [`format`](mod@crate::format#filters) defines the stage exactly.
 
 use super::words::Word;
 
-/// For what processor a program is.
+/// The processor of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Machine {
     /// x86, of 32 and 64 bits: the instructions E8 (call) and E9 (jump), at any byte.
@@ -20,16 +20,16 @@ pub(crate) enum Machine {
 const PAGE: usize = 1 << 10;
 /// Bytes of an instruction of x86: an opcode and a distance.
 const INSTRUCTION: usize = 5;
-/// Bytes whose opcodes are looked at together.
+/// Bytes scanned for opcodes together.
 const PIECE: usize = 32;
-/// These bytes, and the four that follow the last of them if that is an opcode.
+/// A piece, and the four bytes after it, which belong to an instruction whose opcode is the piece's last byte.
 const LOOKED_AT: usize = PIECE + INSTRUCTION - 1;
 
 impl Machine {
     /// Both.
     pub(crate) const ALL: [Self; 2] = [Self::X86, Self::Arm64];
 
-    /// Instructions begin at multiples of so many bytes. Tells the machine in headers.
+    /// Instructions begin at multiples of this many bytes. In headers, the width identifies the machine.
     pub(crate) const fn width(self) -> u8 {
         match self {
             Self::X86 => 1,
@@ -42,7 +42,7 @@ impl Machine {
         Self::ALL.into_iter().find(|machine| machine.width() == width)
     }
 
-    /// The name that chains have for it.
+    /// The machine's name in the text of chains.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::X86 => "x86",
@@ -50,17 +50,17 @@ impl Machine {
         }
     }
 
-    /// Puts places instead of distances into the calls of a unit.
+    /// Replaces distances in a unit's calls by addresses.
     pub(super) fn apply(self, unit: &mut [u8]) {
         self.each(unit, |number, place| number.wrapping_add(place));
     }
 
-    /// Puts distances instead of places.
+    /// Replaces addresses by distances again.
     pub(super) fn undo(self, unit: &mut [u8]) {
         self.each(unit, |number, place| number.wrapping_sub(place));
     }
 
-    /// Calls `change` for each call, with the number that the call holds and the place from which its distance counts, and
+    /// Calls `change` for each call, with the number in the call and the place from which its distance counts, and
     /// replaces the number by the result. Numbers and places count bytes for x86, and words for Arm.
     pub(super) fn each(self, unit: &mut [u8], mut change: impl FnMut(u32, u32) -> u32) {
         match self {
@@ -109,13 +109,13 @@ fn each_of_page(
     look: &impl Fn(&[u8; LOOKED_AT]) -> [u32; 2],
     mut change: impl FnMut(u32, u32) -> u32,
 ) {
-    // Where the next instruction may begin.
+    // The first place where the next instruction may begin.
     let mut next = 0;
     for start in (0..page.len()).step_by(PIECE) {
         let [mut found, signs] = match page[start..].first_chunk() {
             Some(bytes) => look(bytes),
             None => {
-                // Neither opcodes nor signs.
+                // Fills up with bytes that are neither opcodes nor signs.
                 let mut bytes = [1; LOOKED_AT];
                 let rest = &page[start..];
                 bytes[..rest.len()].copy_from_slice(rest);
@@ -127,11 +127,11 @@ fn each_of_page(
             let at = start + found.trailing_zeros() as usize;
             next = at + INSTRUCTION;
             if signs >> (at - start) & 1 == 0 {
-                // A change to one of the next three bytes could make it look like an instruction.
+                // This is no instruction, but a change to one of the next three bytes could make it look like one.
                 next -= 1;
             } else if let Some(number) = page[at + 1..next].first_chunk_mut() {
                 let changed = change(u32::from_le_bytes(*number), next as u32);
-                // The sign is in all bits from the 24th on.
+                // Bits 24 to 31 all equal the sign.
                 *number = ((changed << 7) as i32 >> 7).to_le_bytes();
             }
             found = after(found, next - start);
@@ -144,7 +144,7 @@ fn after(bits: u32, from: usize) -> u32 {
     bits & u32::MAX.checked_shl(from as u32).unwrap_or(0)
 }
 
-/// A bit for each byte that is an opcode, and a bit for each whose fourth next byte is a sign.
+/// Two masks: the bytes that are opcodes, and the bytes whose fourth next byte is a sign.
 fn opcodes(bytes: &[u8; LOOKED_AT]) -> [u32; 2] {
     let bits = |is_one: &dyn Fn(usize) -> bool| {
         (0..PIECE).fold(0, |bits, i| bits | u32::from(is_one(i)) << i)
@@ -167,7 +167,8 @@ fn opcodes_with_avx2(bytes: &[u8; LOOKED_AT]) -> [u32; 2] {
     let is_zero = _mm256_cmpeq_epi8(last, _mm256_setzero_si256());
     let is_minus = _mm256_cmpeq_epi8(last, _mm256_set1_epi8(-1));
     let is_sign = _mm256_or_si256(is_zero, is_minus);
-    // Where it knows what these bits are, the compiler takes them apart one by one, which is four times as slow.
+    // Without `black_box`, the compiler knows the origin of these bits and takes them apart one by one, four times as
+    // slow.
     core::hint::black_box([is_opcode, is_sign].map(|bytes| _mm256_movemask_epi8(bytes) as u32))
 }
 

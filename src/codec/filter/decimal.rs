@@ -1,4 +1,4 @@
-//! Floats that are decimal numbers, as integers.
+//! Decimal numbers stored as floats, turned into integers.
 //!
 //! Prices, lengths and temperatures are often decimal numbers with few digits, stored as binary floats whose low bits
 //! look random. Such a float x is the one nearest to q / 10^d for a small integer q, and q says the same in fewer bits.
@@ -8,9 +8,9 @@
 //!
 //! q / 10^d is rounded as IEEE 754 divides; both operands are exact in the float's format.
 //!
-//! Programs that read decimal numbers fast, such as pandas' default parser, often miss the nearest float by one. So an integer
-//! can also stand for floats of 8 bytes near such a number: it is 4 q + e, and e, from -1 to 2, is what the float's bits exceed
-//! those of the nearest one by.
+//! Programs that read decimal numbers fast, such as pandas' default parser, often miss the nearest float by one. So an
+//! integer can also stand for floats of 8 bytes near such a number: it is 4 q + e, where e, from -1 to 2, is the
+//! difference of the float's bits from those of the nearest float.
 
 /// Digits behind the point that floats of `width` bytes may have: 10^d must be exact in the format.
 pub(super) const fn max_digits(width: u8) -> Option<u8> {
@@ -33,7 +33,7 @@ fn power(digits: u8) -> f64 {
     POWERS[usize::from(digits) % POWERS.len()]
 }
 
-/// The bits of the float that `code` stands for.
+/// The bits of the float for `code`.
 #[inline(always)]
 pub(super) fn to_f32(code: u32, digits: u8) -> u32 {
     let integer = code as i32;
@@ -41,7 +41,7 @@ pub(super) fn to_f32(code: u32, digits: u8) -> u32 {
     if integer > -LIMIT_32 && integer < LIMIT_32 { float.to_bits() } else { code }
 }
 
-/// The bits of the float that `code` stands for.
+/// The bits of the float for `code`.
 #[inline(always)]
 pub(super) fn to_f64(code: u64, digits: u8) -> u64 {
     let integer = code as i64;
@@ -49,7 +49,7 @@ pub(super) fn to_f64(code: u64, digits: u8) -> u64 {
     if integer > -LIMIT_64 && integer < LIMIT_64 { float.to_bits() } else { code }
 }
 
-/// The bits of the float, near a decimal number, that `code` stands for.
+/// The bits of the float near a decimal number for `code`.
 #[inline(always)]
 pub(super) fn to_near(code: u64, digits: u8) -> u64 {
     let integer = code as i64;
@@ -62,7 +62,7 @@ pub(super) fn to_near(code: u64, digits: u8) -> u64 {
 /// Adding it to a smaller float rounds that to an integer, ties to even.
 const ROUND: f64 = 1.5 * (1_u64 << 52) as f64;
 
-/// What stands for the float with these bits; `None` if its own bits would stand for another.
+/// The code of the float with these bits; `None` if its own bits are the code of another.
 #[inline(always)]
 pub(super) fn of_f32(bits: u32, digits: u8) -> Option<u32> {
     let scaled = f64::from(f32::from_bits(bits)) * power(digits);
@@ -71,7 +71,7 @@ pub(super) fn of_f32(bits: u32, digits: u8) -> Option<u32> {
     (to_f32(code, digits) == bits).then_some(code)
 }
 
-/// What stands for the float with these bits; `None` if its own bits would stand for another.
+/// The code of the float with these bits; `None` if its own bits are the code of another.
 #[inline(always)]
 pub(super) fn of_f64(bits: u64, digits: u8) -> Option<u64> {
     let scaled = f64::from_bits(bits) * power(digits);
@@ -80,7 +80,7 @@ pub(super) fn of_f64(bits: u64, digits: u8) -> Option<u64> {
     (to_f64(code, digits) == bits).then_some(code)
 }
 
-/// What stands for the float with these bits if it is near a decimal number; `None` if its own bits would stand for another.
+/// Like [`of_f64`], with codes for floats near decimal numbers.
 #[inline(always)]
 pub(super) fn of_near(bits: u64, digits: u8) -> Option<u64> {
     let q = f64::from_bits(bits) * power(digits) + ROUND - ROUND;

@@ -1,4 +1,4 @@
-//! Elements as places in a list of their values.
+//! Replaces elements by their places in a list of the values.
 //!
 //! Columns and measurements often have few different values, each of many bytes: readings of an instrument, hours of
 //! events, categories. All bytes of such a value depend on each other, but coders see them one by one. The place of the
@@ -7,7 +7,8 @@
 //! Values that are floats and decimal numbers can be listed as the integers of [`decimal`](super::decimal): their differences
 //! take fewer bytes.
 //!
-//! The places come first in a unit. The list follows, as differences to the value before, and zeros to the unit's end.
+//! In a filtered unit, the places come first. The list follows, as differences to the value before, and zeros up to the
+//! unit's end.
 
 use std::ops::Range;
 
@@ -15,18 +16,18 @@ use super::decimal;
 use super::words::Word;
 use crate::codec::{OutOfMemory, reserve};
 
-/// A shorter unit stays as it is: its list would take too much of it.
+/// Shorter units stay as they are: the list would take too much of them.
 const MIN_UNIT: usize = 1 << 16;
 
-/// Where the list of a unit of `count` elements of `width` bytes begins, with places of `index` bytes, and how many values
-/// it may have. Both count elements.
+/// For a unit of `count` elements of `width` bytes, with places of `index` bytes: where the list begins, and the most
+/// values that it may have. Both count elements.
 const fn list(count: usize, width: usize, index: usize) -> [usize; 2] {
     let start = (count * index).div_ceil(width);
     let (room, places) = (count - start, 1 << (8 * index));
     [start, if room < places { room } else { places }]
 }
 
-/// Where the list of a filtered unit of so many bytes lies; nowhere if it is too short to have one.
+/// The range of the list in a filtered unit of `unit_len` bytes; empty if the unit is too short for one.
 pub(super) const fn list_range(unit_len: usize, width: usize, index: usize) -> Range<usize> {
     if unit_len < MIN_UNIT {
         return 0..0;
@@ -37,26 +38,26 @@ pub(super) const fn list_range(unit_len: usize, width: usize, index: usize) -> R
 
 /// Base-2 logarithm of the slots of the hash table: twice as many as there are places.
 const SLOTS_LOG: u32 = 17;
-/// In a slot: no value.
+/// Marks an empty slot.
 const EMPTY: u32 = u32::MAX;
 
-/// The values of a unit: memory to find them.
+/// Memory for finding a unit's values.
 #[derive(Default)]
 pub(super) struct Values {
-    /// By a hash: the number of a value in the order of their first elements.
+    /// By a hash: a value's number, counted in order of first appearance.
     slots: Vec<u32>,
-    /// The values, in that order, each with its number.
+    /// The values by number, each with that number.
     found: Vec<(u64, u32)>,
-    /// The values' places in the sorted list, in that order.
+    /// The places in the sorted list, by number.
     places: Vec<u16>,
 }
 
-/// Memory that [`Values`] takes in bytes.
+/// Bytes of memory that [`Values`] takes.
 pub(super) const MEMORY: usize = (4 << SLOTS_LOG) + (16 + 2) * (1 << 16);
 
 impl Values {
-    /// Replaces the elements of `unit` by their places and the list. Returns false if there are too many values, or some
-    /// that cannot be integers; the unit is then of no use.
+    /// Replaces the elements of `unit` by their places and the list. Returns false, and leaves `unit` spoilt, if there
+    /// are too many values, or some that cannot become integers.
     pub(super) fn apply<W: Word>(
         &mut self,
         unit: &mut [u8],
@@ -73,7 +74,7 @@ impl Values {
             1 => self.number::<W, 1>(unit, capacity)?,
             _ => self.number::<W, 2>(unit, capacity)?,
         };
-        // Until the list is sorted, numbers of values stand where the places will.
+        // Until the list is sorted, the values' numbers stand in for their places.
         let (places, list) = unit.split_at_mut(start * width);
         let (places, rest) = places.split_at_mut(count * usize::from(index));
         if !fits || !digits.is_none_or(|digits| self.make_decimal(width, digits)) {
@@ -95,9 +96,9 @@ impl Values {
         Ok(true)
     }
 
-    /// Numbers the values of the elements of `unit`, and replaces the elements by these numbers, at the beginning of the unit.
-    /// A number takes no more bytes than an element, so it overwrites only what has been read. Returns false if there are more
-    /// values than `most`.
+    /// Numbers the values of the elements of `unit`, and writes these numbers, in place of the elements, to the
+    /// beginning of the unit. A number takes no more bytes than an element, so it only overwrites elements that have
+    /// been read. Returns false if there are more values than `most`.
     fn number<W: Word, const P: usize>(
         &mut self,
         unit: &mut [u8],
@@ -136,7 +137,7 @@ impl Values {
         Ok(true)
     }
 
-    /// Replaces values, which are floats, by what stands for them. Returns false if nothing stands for one.
+    /// Replaces floats by their codes. Returns false if one has none.
     fn make_decimal(&mut self, width: usize, digits: u8) -> bool {
         self.found.iter_mut().all(|(value, _)| {
             let code = match width {
@@ -147,7 +148,7 @@ impl Values {
         })
     }
 
-    /// Sorts the values, which have so many bits, as signed numbers: small ones are next to each other.
+    /// Sorts the values, of `bits` bits, as signed numbers, so that small numbers of either sign are neighbours.
     fn sort(&mut self, bits: u32) -> Result<(), OutOfMemory> {
         self.found.sort_unstable_by_key(|(value, _)| value ^ 1 << (bits - 1));
         reserve(&mut self.places, 1 << 16)?;
@@ -197,7 +198,7 @@ pub(super) fn undo<W: Word>(
     }
 }
 
-/// Writes the values at these places; those behind the list have the value 0.
+/// Writes the values at these places; places after the list's end have the value 0.
 fn look_up<W: Word, const P: usize>(
     values: &[W::Bytes],
     places: &[[u8; P]],
@@ -231,7 +232,7 @@ mod tests {
         restored
     }
 
-    /// `count` numbers of so many values.
+    /// `count` numbers with `values` different values.
     fn numbers(values: u64, count: u64) -> Vec<u8> {
         let number = |i: u64| i * 7919 % values * 1_000_003;
         (0..count).flat_map(|i| number(i).to_le_bytes()).collect()
@@ -267,14 +268,14 @@ mod tests {
             .copied()
             .map(i64::from_le_bytes)
             .collect();
-        // From -5.00 on, each 0.01 above the one before.
+        // From -5.00 on, in steps of 0.01.
         assert_eq!(list[0], 4 * -500);
         assert!(list[1..].iter().all(|&entry| entry == 4));
         assert!(restored("dictionary8:2.2", &filtered) == contents);
         let singles: Vec<u8> = (0..20_000).flat_map(|i| (price(i) as f32).to_le_bytes()).collect();
         let filtered = super::tests::filtered("dictionary4:2.2", &singles).unwrap();
         assert!(restored("dictionary4:2.2", &filtered) == singles);
-        // Bits that stand for an integer and are not the float of one.
+        // Bits that are the code of an integer, but not the float of one.
         let odd = [&contents[..], &3_u64.to_le_bytes()].concat();
         assert!(super::tests::filtered("dictionary8:2.2", &odd).is_none());
     }

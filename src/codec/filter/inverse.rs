@@ -1,7 +1,7 @@
 //! Undoes a chain of filters.
 //!
-//! The stages run over pieces of a unit that stay in the first-level cache, a transposition and the stages before it
-//! together.
+//! The stages run over tiles of a unit, which stay in the first-level cache. A transposition runs together with the
+//! stages before it in the chain.
 
 use super::bit_planes::{self, GROUP, untranspose_all_bits};
 use super::dictionary;
@@ -10,15 +10,15 @@ use super::words::Word;
 use super::{Context, FilterChain, InvertFault, MAX_STAGES, Stage};
 use crate::codec::reserve;
 
-/// Bytes that all stages of a run do before the next ones: a multiple of every width but those of records.
+/// Bytes that all stages of a run finish before they go on: a multiple of every width but those of records.
 pub(super) const TILE: usize = 1 << 13;
-/// The longest stride whose elements are kept from tile to tile.
+/// The longest stride with elements kept from tile to tile.
 const MAX_KEPT: usize = 4;
 
 /// The last elements of a stage in the tile before, for each order.
 type Kept = [[u64; MAX_KEPT]; 2];
 
-/// Turns filtered contents into the contents.
+/// Restores contents from filtered contents.
 pub(crate) fn invert(
     chain: &FilterChain,
     contents: &mut [u8],
@@ -33,7 +33,7 @@ pub(crate) fn invert(
         count += 1;
     }
     for (i, unit) in contents.chunks_mut(chain.unit_len()).enumerate() {
-        // What lies behind a module in the chain is undone before it.
+        // Stages after a module in the chain are undone before it.
         let mut left = &stages[..count];
         while let Some(at) = left.iter().rposition(|stage| matches!(stage, Stage::Module(_))) {
             invert_unit(&left[at + 1..], unit, scratch);
@@ -71,7 +71,7 @@ fn invert_unit(mut stages: &[Stage], unit: &mut [u8], scratch: &mut Vec<u8>) {
             stages = before;
             continue;
         }
-        // The stages that run together with the transposition, or without one.
+        // The stages that run in tiles, one tile after another, behind the transposition if `last` is one.
         let count = stages.iter().rev().take_while(|&&stage| runs_in_tiles(stage)).count();
         let (later, run) = stages.split_at(stages.len() - count);
         stages = later;
@@ -96,7 +96,7 @@ fn invert_unit(mut stages: &[Stage], unit: &mut [u8], scratch: &mut Vec<u8>) {
     }
 }
 
-/// Whether the stage needs no more of a unit than a tile, and a few elements before it.
+/// Whether undoing the stage takes only a tile and a few elements before it.
 fn runs_in_tiles(stage: Stage) -> bool {
     match stage {
         Stage::Transpose { .. }
@@ -123,7 +123,7 @@ struct Shuffle<'s> {
     /// Bytes that move together: an element, or eight of them.
     step: usize,
     planes: &'s [u8],
-    /// Room for a tile of planes of bytes, on the way from planes of bits.
+    /// Room for a tile of byte planes, made from bit planes.
     buffer: [u8; TILE],
 }
 
@@ -257,7 +257,7 @@ fn accumulate<W: Word>(
         3 => accumulate_few::<W, 3>(elements, kept, add),
         4 => accumulate_few::<W, 4>(elements, kept, add),
         _ => {
-            // The whole unit: nothing comes before it.
+            // With the whole unit in the tile, nothing comes before it.
             let mut rows = elements.chunks_mut(stride);
             let Some(mut before) = rows.next() else { return };
             for row in rows {

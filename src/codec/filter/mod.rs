@@ -21,8 +21,8 @@
 //! | [`decimal`] | floats that are decimal numbers, as integers |
 //! | [`calls`] | calls in programs |
 //! | [`dictionary`] | elements as places in a sorted list of their values |
-//! | [`modules`] | what runs the stages that a frame's modules define |
-//! | [`built_in`] | chains without such stages, for benchmarks |
+//! | [`modules`] | the interface to stages that a frame's modules define |
+//! | [`built_in`] | chains without modules, for benchmarks |
 
 mod bit_planes;
 pub mod built_in;
@@ -75,22 +75,22 @@ pub(crate) enum Stage {
     Xor { width: u8, stride: u16 },
     /// Floats that are decimal numbers of `digits` digits behind the point become integers.
     Decimal { width: u8, digits: u8 },
-    /// The same of floats of 8 bytes near such numbers.
+    /// The same for floats of 8 bytes near such numbers.
     NearDecimal { digits: u8 },
     /// A sorted list of the unit's values, and for each element its place there, in `index` bytes. With `digits`, the list
     /// has integers in place of floats: those of [`Self::Decimal`], or of [`Self::NearDecimal`] if `width` is 8.
     Dictionary { width: u8, index: u8, digits: Option<u8> },
-    /// Places instead of distances in the calls of a program.
+    /// Addresses instead of distances in the calls of a program.
     Calls { machine: Machine },
-    /// What module `number` of the frame does with `argument`.
+    /// The stage that module `number` of the frame defines, with `argument`.
     Module(ModuleCall),
 }
 
-/// In the order of differences: zigzag comes after them.
+/// Added to the order of differences that zigzag follows.
 const HAS_ZIGZAG: u8 = 4;
 
 impl Stage {
-    /// Bytes of an element. What the elements of a module are, only it knows.
+    /// Bytes of an element; 1 for modules, which do not state theirs.
     pub(crate) const fn width(self) -> usize {
         match self {
             Self::Module(_) => 1,
@@ -182,7 +182,7 @@ impl Stage {
                     Some(most) => most,
                     None => return false,
                 };
-                // A header has room for so many.
+                // The most that a header has room for.
                 let fits = match digits {
                     Some(digits) => digits <= most && digits < 15,
                     None => true,
@@ -247,7 +247,7 @@ impl FilterChain {
         self.stages.into_iter().flatten()
     }
 
-    /// The numbers of the modules that it names.
+    /// The numbers of the modules in the chain.
     pub(crate) fn modules(&self) -> impl Iterator<Item = u8> {
         self.stages().filter_map(|stage| match stage {
             Stage::Module(call) => Some(call.number),
@@ -255,7 +255,7 @@ impl FilterChain {
         })
     }
 
-    /// Whether it names one.
+    /// Whether the chain has modules.
     pub(crate) fn has_modules(&self) -> bool {
         self.modules().next().is_some()
     }
@@ -274,7 +274,7 @@ impl FilterChain {
         self.stages().any(Stage::is_transposition)
     }
 
-    /// The most bytes from an element to another that its value depends on.
+    /// The longest distance, in bytes, between an element and another that its filtered value depends on.
     pub(crate) fn reach(&self) -> usize {
         let of = |stage| match stage {
             Stage::Delta { width, order, stride } | Stage::ZigzagDelta { width, order, stride } => {
@@ -331,16 +331,16 @@ pub enum Filter {
     /// None.
     #[default]
     None,
-    /// For each block the chain that suits its contents, or none. The choice depends on the contents and the codec
-    /// alone, and on what a header at the beginning of the input says: those of `.npy`, safetensors, Parquet, WAV, BMP
-    /// and TIFF files name widths and rows, and so add chains to choose from.
+    /// For each block the chain that suits its contents, or none. The choice depends only on the contents, the codec,
+    /// and a header at the beginning of the input: headers of `.npy`, safetensors, Parquet, WAV, BMP and TIFF files
+    /// state widths and rows, and so add chains to choose from.
     Auto,
-    /// This chain.
+    /// This chain, for all blocks.
     Chain(FilterChain),
 }
 
 impl Filter {
-    /// The chain that is the same for all blocks, if it is one.
+    /// The chain for all blocks, if the filter is one.
     pub(crate) fn chain(self) -> Option<FilterChain> {
         match self {
             Self::Chain(chain) => Some(chain),
@@ -353,13 +353,13 @@ impl Filter {
         match self {
             Self::None => 0,
             Self::Chain(chain) => {
-                // A module's result is undone at once, to compare it.
+                // The encoder undoes a module's result at once, to compare it with the unit.
                 let units = if chain.has_modules() { 2 } else { 1 };
                 let values = if chain.has_dictionary() { dictionary::MEMORY } else { 0 };
                 (block_len + units * FilterChain::scratch_len(block_len) + values) as u64
             }
-            // The block with lists, the places and the lists taken from it, the sample with what lies before a piece of it, a
-            // quarter, and what they are encoded to.
+            // The block with lists, the places and lists taken from it, a sample's piece with the bytes before it, a
+            // quarter of the block, and its encoded form.
             Self::Auto => {
                 let with_dictionaries = 3 * block_len + dictionary::MEMORY;
                 let filtering =

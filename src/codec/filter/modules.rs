@@ -1,11 +1,11 @@
-//! What runs the stages that a frame's modules define. The codecs only know that somebody can.
+//! The interface to stages that a frame's modules define. The codecs do not know who runs them.
 
 use crate::codec::{Malformed, OutOfMemory};
 
 /// Runs modules of a frame.
 pub(crate) trait RunModule {
-    /// Filters a unit that begins at byte `position` of the frame's contents: `after` has as many bytes as `before`, all
-    /// 0 at first. Makes sure that [`Self::undo`] restores it.
+    /// Filters a unit that begins at byte `position` of the frame's contents. `after` has the length of `before`, and
+    /// is all zeros at first. Makes sure that [`Self::undo`] restores the unit.
     fn apply(
         &self,
         module: ModuleCall,
@@ -14,7 +14,7 @@ pub(crate) trait RunModule {
         after: &mut [u8],
     ) -> Result<(), ApplyFault>;
 
-    /// Undoes what the module did to such a unit.
+    /// Undoes the module's work on such a unit.
     fn undo(
         &self,
         module: ModuleCall,
@@ -31,10 +31,10 @@ pub(crate) struct ModuleCall {
     pub(crate) argument: u16,
 }
 
-/// What stages need to know of the frame of their block.
+/// Properties of the block's frame that stages need.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Context<'a> {
-    /// What runs the frame's modules, if it has some.
+    /// Runs the frame's modules, if it has some.
     pub(crate) modules: Option<&'a dyn RunModule>,
     /// Where the block begins in the contents of its frame, in bytes.
     pub(crate) position: u64,
@@ -106,7 +106,7 @@ impl Context<'_> {
     }
 }
 
-/// Moves a unit to `scratch`, which has room for it, and leaves zeros.
+/// Moves a unit to `scratch`, which has room for it, and fills the unit with zeros.
 fn moved_out<'s>(unit: &mut [u8], scratch: &'s mut Vec<u8>) -> &'s [u8] {
     scratch.clear();
     scratch.extend_from_slice(unit);

@@ -1,8 +1,8 @@
-//! Chains against a plain implementation of the format's text, and descriptors that break its rules.
+//! Compares chains with a plain implementation of the format's text, and tests descriptors that break its rules.
 
 use super::*;
 
-/// Pseudorandom bytes, some of which resemble those a few places before.
+/// Pseudorandom bytes. Some resemble the bytes a few places before.
 fn sample(len: usize, mut state: u64) -> Vec<u8> {
     let mut bytes = vec![0_u8; len];
     for i in 0..len {
@@ -338,7 +338,7 @@ fn decimals_and_other_floats_are_restored() {
     let chain = FilterChain::from_name("decimal8:2").unwrap();
     let codes = filtered(&chain, &1.23_f64.to_le_bytes()).unwrap();
     assert_eq!(codes, 123_i64.to_le_bytes());
-    // Bits that stand for an integer and are not the float of one.
+    // Bits that are the code of an integer, but not the float of one.
     for bits in [1_u64, u64::MAX, 0xfff8_0000_0000_0001] {
         assert_eq!(filtered(&chain, &bits.to_le_bytes()), None, "{bits:x}");
     }
@@ -349,7 +349,7 @@ fn decimals_and_other_floats_are_restored() {
         assert_eq!(codes, (4 * 123 + excess).to_le_bytes());
         restores(&chain, &float.to_le_bytes());
     }
-    // Bits that stand for an integer and are not the float of one.
+    // Bits that are the code of an integer, but not the float of one.
     for bits in [3_u64, u64::MAX - 1, 0xfff8_0000_0000_0001] {
         assert_eq!(filtered(&chain, &bits.to_le_bytes()), None, "{bits:x}");
     }

@@ -1,4 +1,4 @@
-//! Elements of 1, 2, 4 and 8 bytes, and the stages that change each element by itself or by those before it.
+//! Elements of 1, 2, 4 and 8 bytes, and the stages that change each element by itself or by the elements before it.
 
 use super::decimal;
 
@@ -22,7 +22,7 @@ pub(super) trait Word: Copy + Default {
     fn rotate(self, bits: u8) -> Self;
     fn undo_rotate(self, bits: u8) -> Self;
     fn undo_decimal(self, digits: u8) -> Self;
-    /// The same of a float near a decimal number, if it has 8 bytes.
+    /// The same for a float of 8 bytes near a decimal number.
     fn undo_near_decimal(self, digits: u8) -> Self;
     /// The value as it is kept between tiles.
     fn to_carry(self) -> u64;
@@ -37,7 +37,7 @@ pub(super) trait Word: Copy + Default {
         before
     }
 
-    /// Replaces each element by the sum of the running sums up to it. `before` are the last running sum and the last
+    /// Replaces each element by the sum of the running sums up to it. `before` has the last running sum and the last
     /// result.
     fn running_sums_of_sums(elements: &mut [Self::Bytes], before: &mut [Self; 2]) {
         let [mut sum, mut total] = *before;

@@ -25,7 +25,7 @@ const WORTH: [u32; 1 << MAX_TABLE_LOG] = {
     worth
 };
 
-/// What a symbol would lose with its last state, and gain from one more.
+/// A symbol's loss without its last state, and its gain from one more.
 #[derive(Clone, Copy)]
 struct Margin {
     /// `u64::MAX` if the last state is the only one.

@@ -89,7 +89,7 @@ pub fn build_decode_table(norm: &[u16], table_log: u8, table: &mut [u32]) -> Res
     Ok(())
 }
 
-/// What encoding a symbol needs.
+/// The constants for encoding a symbol.
 #[derive(Debug, Clone, Copy, Default)]
 struct Transform {
     /// Added to a state, gives in its upper half the number of bits to write.

@@ -176,7 +176,7 @@ proptest! {
         }
         out.finish();
         prop_assert_eq!(decode(state, &bytes, message.len(), &norm, table_log), &message[..]);
-        // The coder comes close to what its prices promise.
+        // The coded size comes close to the size that the counts predict.
         let promised = coded_bits(&freqs, &norm, table_log).unwrap();
         prop_assert!(bytes.len() as u64 * 8 <= promised + promised / 16 + 32);
     }

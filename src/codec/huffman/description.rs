@@ -4,10 +4,10 @@ use super::{MAX_LEN, MAX_SYMBOLS, count_lengths};
 use crate::bits::{BitReader, BitWriter};
 use crate::codec::{Malformed, length_code};
 
-/// Writes the lengths of one or more codes. A code of literals takes some 40 bytes.
+/// Writes the lengths of one or more codes. A code of literals takes about 40 bytes.
 ///
 /// # Panics
-/// If the lengths of one are not those of a complete code.
+/// If the lengths of one code are not complete.
 pub fn write_lengths(codes: &[&[u8]], out: &mut BitWriter<'_>) {
     for lengths in codes {
         assert!(count_lengths(lengths, MAX_LEN).is_ok(), "lengths fill the code space");

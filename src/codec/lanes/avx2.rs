@@ -3,7 +3,7 @@
 use super::{Kernel, LANES, Vector};
 use core::arch::x86_64::*;
 
-/// Whether this processor has what [`Avx2`], and the other code for AVX2 in the codecs, needs.
+/// Whether this processor has the features that [`Avx2`], and the codecs' other code for AVX2, need.
 pub(crate) fn is_available() -> bool {
     is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("bmi1")
@@ -70,11 +70,11 @@ fn words_before(mask: u32, r: usize) -> usize {
     (mask & ((1 << (WIDTH * r)) - 1)).count_ones() as usize
 }
 
-/// Deals the words of `a` in order to the lanes that `mask` names, and returns the `r`-th register of them; the other
-/// lanes get 0.
+/// Deals the words of `a` in order to the lanes in `mask`, and returns the `r`-th register of them; the other lanes get
+/// 0.
 ///
-/// This is a function, as is [`less`], because compilers may leave a closure of this size a function of its own. That
-/// one lacks the target features, so each of its instructions becomes a call.
+/// This is a function, as is [`less`], because compilers may turn a closure of this size into a function of its own,
+/// which lacks the target features, so that each instruction becomes a call.
 #[inline(always)]
 fn deal(a: &[u8; 4 * LANES], mask: u32, r: usize) -> __m256i {
     let set = mask >> (WIDTH * r);

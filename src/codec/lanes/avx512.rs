@@ -3,7 +3,7 @@
 use super::{Kernel, LANES, Vector};
 use core::arch::x86_64::*;
 
-/// Whether this processor has what [`Avx512`] needs.
+/// Whether this processor has the features that [`Avx512`] needs.
 pub(crate) fn is_available() -> bool {
     is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")

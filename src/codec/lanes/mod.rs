@@ -10,8 +10,8 @@
 //! ballot and one coalesced (or expanding) load serve all of them. A lane starts with no bits, so the first row takes
 //! 32 words. Words past the end of the stream are zero, and an encoder leaves out zero words at the end.
 //!
-//! The encoder follows the same rule. It knows where a lane's next word goes as soon as the decoder would take that
-//! word, which is before it knows the word's last bits.
+//! The encoder follows the same rule. It must place a lane's next word when the decoder would take that word, before
+//! the word's last bits are known.
 //!
 //! The algorithms are written once, over [`Vector`]. The backends differ in speed only.
 
@@ -79,7 +79,7 @@ impl Backend {
         ALL.iter().copied().filter(is_available).map(Self)
     }
 
-    /// The name that users know it by.
+    /// The name shown to users.
     pub(crate) fn name(self) -> &'static str {
         match self.0 {
             Choice::Portable => "portable",
@@ -274,7 +274,7 @@ impl<'a, V: Vector> Writer<'a, V> {
             self.ahead |= take;
         }
         if self.out.len() < self.len {
-            // As much again, so that a short stream clears little.
+            // Grow by the stream's length so far, so that a short stream clears little.
             let more = (self.len - self.base).min(32 * LANES);
             self.out.resize(self.len + more, 0);
         }

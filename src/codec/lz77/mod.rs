@@ -12,7 +12,7 @@ pub(crate) mod stream;
 #[cfg(test)]
 mod tests;
 
-/// The parts that tests of other implementations compare with.
+/// Parts that tests of other implementations compare with.
 #[cfg(test)]
 pub(crate) mod testing {
     pub(crate) use super::search::lazy::Match;
@@ -53,15 +53,15 @@ pub struct Params {
 impl Params {
     const MAX_GROUP_LOG: u8 = 4;
 
-    /// Base-2 logarithm of the number of a chunk's segments that the optimal parse samples, if there are so many.
+    /// Base-2 logarithm of the number of segments of a chunk that the optimal parse samples, if the chunk has as many.
     const SAMPLE_LOG: u8 = 2;
 
-    /// How many segments lie from one to the next in a sample of a chunk, as a base-2 logarithm.
+    /// The distance between sampled segments of a chunk, as a base-2 logarithm of segments.
     pub(crate) fn sample_spacing_log(&self) -> u8 {
         self.chunk_log.saturating_sub(self.segment_log).saturating_sub(Self::SAMPLE_LOG)
     }
 
-    /// These parameters with windows of 2^`window_log` bytes. Chunks become no longer than windows; shorter chunks
+    /// These parameters with windows of 2^`window_log` bytes. Chunks become at most as long as windows; shorter chunks
     /// share tables, so that the tables take no more space.
     pub(crate) fn with_window(self, window_log: u8) -> Self {
         let chunk_log = self.chunk_log.min(window_log);

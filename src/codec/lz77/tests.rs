@@ -20,7 +20,7 @@ fn fine(search: Search, fse: bool) -> Params {
     Params { chunk_log: 16, window_log: 17, group_log: 1, segment_log: 14, search, fse }
 }
 
-/// The verdict of the decoders of all backends, which must agree.
+/// The decoders of all backends must agree; returns their verdict.
 fn decode(payload: &[u8], n: usize) -> Result<Vec<u8>, Malformed> {
     let mut verdicts = Decoder::each_backend().map(|mut decoder| {
         let mut block = vec![0xa5; n];
@@ -120,7 +120,7 @@ fn long_matches_pass_many_segments() {
     }
 }
 
-/// What an encoder keeps from block to block does not show in its payloads.
+/// State kept from block to block does not show in an encoder's payloads.
 #[test]
 fn a_used_encoder_writes_what_a_new_one_writes() {
     let text = mixture(70_000);

@@ -1,10 +1,10 @@
-//! What a few short pieces of a block show of its type, and the chains that suit it.
+//! Reads a block's type from a few short pieces, and lists the chains that suit it.
 
 use super::super::{FilterChain, Stage, decimal};
 use super::Frequencies;
 use crate::codec::histogram::histogram;
 
-/// Whether bytes are text: hardly a control character, and mostly printable ones of ASCII, or UTF-8.
+/// Whether bytes are text: hardly any control characters, and mostly printable ASCII or UTF-8.
 pub(super) fn is_text(bytes: &[u8]) -> bool {
     let counts = histogram(bytes);
     let sum = |range: std::ops::Range<usize>| counts[range].iter().sum::<u32>();
@@ -15,7 +15,7 @@ pub(super) fn is_text(bytes: &[u8]) -> bool {
     controls <= all / 512 && (printable >= all / 4 * 3 || (printable >= all / 8 && is_utf_8(bytes)))
 }
 
-/// Whether nearly all bytes that are not ASCII are in characters of UTF-8: a leading one with others after it.
+/// Whether nearly all bytes outside ASCII form UTF-8 characters: a leading byte, then continuation bytes.
 fn is_utf_8(bytes: &[u8]) -> bool {
     let (mut pairs, mut wrong) = (0, 0);
     let continues = |byte: u8| (0x80..0xc0).contains(&byte);
@@ -24,21 +24,20 @@ fn is_utf_8(bytes: &[u8]) -> bool {
             continue;
         }
         pairs += 1;
-        // After a leading byte comes one that continues it; before one that continues comes one that is no ASCII.
+        // Wrong pairs: a continuation byte after an ASCII byte, and a leading byte without one after it.
         let is_wrong = if continues(second) { first < 0x80 } else { first >= 0xc0 };
         wrong += u32::from(is_wrong);
     }
     wrong <= pairs / 16
 }
 
-/// The widths that elements seem to have; `None` if bytes depend neither on their place in elements, nor resemble those
-/// of the pixel before.
+/// The likely widths of elements; `None` if bytes depend neither on their place in an element nor on the pixel before.
 pub(super) fn widths(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut planes: [Frequencies; 8] = Default::default();
     for element in bytes.as_chunks::<8>().0 {
         planes.iter_mut().zip(element).for_each(|(plane, &byte)| plane.0[usize::from(byte)] += 1);
     }
-    // What bytes take with tables for each of their places in elements of this width.
+    // Bits that the bytes take with a table for each place in elements of this width.
     let with_planes = |width: usize| {
         let of = |first: usize| {
             let mut sum = Frequencies::default();
@@ -54,7 +53,7 @@ pub(super) fn widths(bytes: &[u8]) -> Option<Vec<u8>> {
     for width in [2, 4, 8] {
         let bits = with_planes(width.into());
         if bits < least - least / 32 {
-            // Pairs of numbers may look like wider ones.
+            // Pairs of numbers may look like one wider number.
             let is_clear = bits < least - least / 16;
             widths.retain(|&narrower| narrower > 1 && !is_clear);
             widths.push(width);
@@ -137,8 +136,8 @@ pub(super) fn few_values(bytes: &[u8], width: u8) -> Option<usize> {
     (values.len() <= all - all / 8).then_some(values.len())
 }
 
-/// How many digits behind the point half of the floats of `width` bytes have at most, and how many nearly all, if that
-/// is more. Nothing for floats with too many.
+/// The digits after the point that suffice for half of the floats of `width` bytes, and, if that is more, those that
+/// suffice for nearly all. Empty if the floats have too many.
 fn digits(width: u8, bytes: &[u8]) -> Vec<u8> {
     let Some(max) = decimal::max_digits(width) else { return Vec::new() };
     let few = an_eighth(bytes);
@@ -159,8 +158,8 @@ fn digits(width: u8, bytes: &[u8]) -> Vec<u8> {
     found
 }
 
-/// With how many digits behind the point nearly as many floats of `width` bytes are decimal as with more, if most are: one
-/// that is not takes a list more bytes than some digits of all.
+/// The fewest digits after the point with which nearly as many floats of `width` bytes are decimal as with more digits,
+/// if most are decimal: in a list, one float that is not decimal takes more bytes than further digits of all.
 pub(super) fn digits_for_lists(width: u8, bytes: &[u8]) -> Option<u8> {
     let max = decimal::max_digits(width)?.min(8);
     let most_of = |bytes: &[u8]| -> Option<Vec<usize>> {
@@ -176,13 +175,13 @@ pub(super) fn digits_for_lists(width: u8, bytes: &[u8]) -> Option<u8> {
     Some(enough as u8)
 }
 
-/// Every eighth 32 bytes of these.
+/// Every eighth group of 32 bytes.
 fn an_eighth(bytes: &[u8]) -> Vec<u8> {
     bytes.as_chunks::<32>().0.iter().step_by(8).flatten().copied().collect()
 }
 
-/// How many floats of `width` bytes are decimal numbers with so many digits behind the point, or, if they have 8 bytes and it
-/// `counts_near` ones, next to such a number.
+/// The number of floats of `width` bytes that are decimal with `digits` digits after the point. With `counts_near`,
+/// floats of 8 bytes next to such a number count as well.
 fn decimals(width: u8, bytes: &[u8], digits: u8, counts_near: bool) -> usize {
     let is_other =
         |bits: u64, code: Option<u64>| bits == 0 || code.is_some_and(|code| code != bits);
@@ -196,17 +195,17 @@ fn decimals(width: u8, bytes: &[u8], digits: u8, counts_near: bool) -> usize {
     doubles.filter(|&bits| is_other(bits, code(bits, digits))).count()
 }
 
-/// The distance at which bytes are most often equal, if that is often: the width of records.
+/// The distance at which bytes are most often equal, if they often are: the width of records.
 fn record_width(bytes: &[u8]) -> Option<u8> {
     let equal = |distance: usize| -> usize {
-        // So few at a time that a byte counts them.
+        // Few enough at a time for the count to fit in a byte.
         let pairs = bytes[distance..].chunks(128).zip(bytes.chunks(128));
         let count =
             |(a, b): (&[u8], &[u8])| -> u8 { a.iter().zip(b).map(|(a, b)| u8::from(a == b)).sum() };
         pairs.map(|pair| usize::from(count(pair))).sum()
     };
     let widths = (3..=64).filter(|width| !matches!(width, 4 | 8));
-    // Of several with the same count, the narrowest.
+    // Among equal counts, the narrowest width.
     let best = widths.map(|width| (equal(width), std::cmp::Reverse(width))).max()?;
     (best.0 > bytes.len() / 8).then_some(best.1.0 as u8)
 }
@@ -264,7 +263,7 @@ mod tests {
     fn floats_next_to_decimal_numbers_are_known() {
         let number = |i: u64| (1 + random(i) % 1_000_000) as f64;
         let exact = bytes(|i| (number(i) / 1e5).to_le_bytes());
-        // As some parsers divide.
+        // A way of dividing that some parsers use.
         let near = bytes(|i| (number(i) / 10.0 / 1e4).to_le_bytes());
         for (floats, expected) in [(exact, "decimal8:5"), (near, "neardecimal8:5")] {
             let names = candidates(&floats, &[8]).into_iter().map(|chain| chain.to_string());

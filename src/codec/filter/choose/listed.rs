@@ -1,9 +1,9 @@
 //! Samples of blocks whose units have lists of their values.
 //!
-//! A piece of a block would have a list of its own, much longer for its length than that of a unit. So the values of one whole
-//! unit are listed, and pieces are taken of the places in that list. Few of them would meet a short list, so lists are encoded
-//! apart from them. For a codec that works on whole blocks, the values of all units are listed: its contexts reach from one
-//! unit to another.
+//! Within a piece of a block, a list would be much longer for its length than a unit's list. So the values of one whole
+//! unit are listed, and the sample's pieces are taken from the places in that list. Few pieces would contain part of a
+//! short list, so lists are encoded separately. For a codec that works on whole blocks, the values of all units are
+//! listed: its contexts reach from one unit to another.
 
 use super::super::{FilterChain, Stage, UNIT_LOG, dictionary};
 use super::{Chooser, PARTS, PIECES, Sample, Shape, apply};
@@ -11,7 +11,7 @@ use crate::codec::{OutOfMemory, reserve};
 
 /// The most bytes of lists that the codec encodes.
 const MAX_ENCODED: usize = 1 << 14;
-/// The end of a list is looked for in steps of so many bytes.
+/// The search for a list's end goes in steps of this many bytes.
 const LIST_STEP: usize = 256;
 
 /// Units whose values a stage has listed.
@@ -19,17 +19,17 @@ const LIST_STEP: usize = 256;
 pub(super) struct Listed {
     /// The stage; `None` if no unit has a list.
     by: Option<Stage>,
-    /// Bytes that the units had.
+    /// Bytes of the units before the stage.
     contents_len: usize,
-    /// The places of their elements in the lists, those of each unit together.
+    /// The places of their elements in the lists, unit by unit.
     places: Vec<u8>,
     lists: Vec<u8>,
-    /// Bytes that the codec takes for the lists in each chain.
+    /// For each chain, bytes that the codec takes for the lists.
     list_sizes: Vec<(FilterChain, usize)>,
 }
 
 impl Listed {
-    /// Takes lists and places from units that `dictionary` has filtered.
+    /// Takes lists and places from units filtered by `dictionary`.
     fn take(&mut self, filtered: &[u8], dictionary: Stage) -> Result<(), OutOfMemory> {
         let Stage::Dictionary { width, index, .. } = dictionary else { return Ok(()) };
         let [width, index] = [width, index].map(usize::from);
@@ -47,7 +47,7 @@ impl Listed {
             self.contents_len += unit.len();
             self.places.extend_from_slice(&unit[..unit.len() / width * index]);
             let list = &unit[range];
-            // Zeros fill the rest of it.
+            // Zeros fill the list's range after its end.
             let is_used = |step: &[u8]| *step != [0; LIST_STEP][..step.len()];
             let steps = list.chunks(LIST_STEP).rposition(is_used).map_or(0, |last| last + 1);
             self.lists.extend_from_slice(&list[..list.len().min(steps * LIST_STEP)]);
@@ -56,7 +56,7 @@ impl Listed {
         Ok(())
     }
 
-    /// Entries in the middle of the lists, of 8 bytes or fewer.
+    /// A part from the middle of the lists. It begins at a multiple of 8 bytes, so that entries are whole.
     fn middle_of_lists(&self) -> &[u8] {
         let len = self.lists.len().min(MAX_ENCODED);
         &self.lists[(self.lists.len() - len) / 2 / 8 * 8..][..len]
@@ -64,9 +64,9 @@ impl Listed {
 }
 
 impl Chooser {
-    /// Chains for `contents` that begin with a list of values of `width` bytes, and places of at least `index` bytes; none if
-    /// there are too many values. If they are floats with so many `digits` behind the point, the list has integers.
-    /// `has_tables` is as in [`CodecTraits`](super::CodecTraits).
+    /// Chains for `contents` that begin with a list of values of `width` bytes, and places of at least `index` bytes;
+    /// none if there are too many values. If the values are floats with `digits` digits after the point, the list has
+    /// integers. `has_tables` is as in [`CodecTraits`](super::CodecTraits).
     pub(super) fn chains_with_lists(
         &mut self,
         contents: &[u8],
@@ -107,8 +107,8 @@ impl Chooser {
         Ok(Vec::new())
     }
 
-    /// Bytes that pieces of a block of `block_len` bytes take after `chain`, which begins with the lists that its units have.
-    /// `None` if they have no such lists, or are too short.
+    /// Bytes that pieces of a block of `block_len` bytes take after `chain`, which begins with the units' lists. `None`
+    /// if the units have no such lists, or are too short.
     pub(super) fn encoded_with_lists(
         &mut self,
         chain: &FilterChain,
@@ -138,16 +138,16 @@ impl Chooser {
             }
         };
         let contents_len = self.listed.contents_len;
-        // How many of so many bytes that the units have belong to `len` bytes of contents.
+        // Scales `bytes` of the units to `len` bytes of contents.
         let share =
             |bytes: usize, len: usize| (bytes as u64 * len as u64 / contents_len as u64) as usize;
         let all = std::mem::take(&mut self.listed.places);
         let piece_len = share(all.len(), sample.piece_len(block_len)) / PARTS * PARTS;
-        // In a transposed unit the planes of places are far apart, so that each has tables of its own.
+        // In a transposed unit the planes of places are far apart, so each plane gets tables of its own.
         let planes = if chain.has_transposition() { 2 } else { 1 };
         let parts =
             (self.parts * all.len() / contents_len).clamp(planes.min(self.parts), self.parts);
-        // Tables that reach beyond the places have zeros of the list.
+        // Tables that cover more than the places see zeros of the list.
         let part_len = (PIECES * piece_len / parts).max(sample.len(block_len) / self.parts);
         let shape = Shape { piece_len, parts, part_len };
         let bytes = match piece_len {

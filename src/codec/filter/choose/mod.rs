@@ -1,17 +1,17 @@
-//! Chooses filters for a block by what it holds.
+//! Chooses filters for a block by its contents.
 //!
-//! Encoders on all machines must choose alike, so the rule is exact: integers only, places that depend on the block's
-//! length alone, and sizes from the block's own codec.
-//!
-//! 1. A [`glance`] of 15 KiB shows whether the block is text and whether its elements have few values, and half of it how wide
-//!    they seem to be, and whether bytes resemble those of the pixel before. Most text, programs and archives end here, unfiltered.
-//!    Programs get places instead of distances in their calls, if [calls](programs) of one function are frequent.
-//! 2. The entropy of the bytes of that half, filtered, ranks the candidates of these widths.
+//! Encoders on all machines must choose alike, so the rule is exact: it uses integers only, samples at places that
+//! depend only on the block's length, and sizes from the block's own codec.
+//! 1. A [`glance`] of 15 KiB shows whether the block is text and whether its elements have few values. Half of it shows
+//!    the likely width of elements, and whether bytes resemble those of the pixel before. Most text, programs and
+//!    archives end here, unfiltered. Programs get addresses instead of distances in their calls, if [calls](programs)
+//!    of the same functions are frequent.
+//! 2. The candidates of these widths are ranked by the entropy of that half's bytes after each.
 //! 3. The codec encodes 1/64 of the block without a filter, with the best few candidates, and with those that a header
-//!    [suggests](super::hints). If the first is no help at all, the block stays as it is. If one saves a ninth, the fastest
-//!    codecs take it at once, unless many numbers of the block [repeat](repeats) others that samples do not reach.
-//!    Blocks whose elements seem to have few values also get [lists](listed) of these, and bytes and words that seem to lie
-//!    in [rows] differences between these.
+//!    [suggests](super::hints). If the first candidate is no help at all, the block stays as it is. If one saves a
+//!    ninth, the fastest codecs take it at once, unless many numbers of the block [repeat](repeats) distant ones, out
+//!    of the samples' reach. Blocks whose elements seem to have few values are also tried with [lists](listed) of the
+//!    values, and bytes and words that seem to lie in [rows] with differences between rows.
 //! 4. The codec encodes 1/32 of the block without a filter, with the best candidate, and, for LZ77, with planes of bits
 //!    instead of bytes where these look as good and hide no repetitions.
 //! 5. A codec that works on whole blocks, such as the Burrows-Wheeler transform, encodes a quarter of the block with the
@@ -38,7 +38,7 @@ use crate::codec::histogram::histogram;
 use crate::codec::log2::{FRACTION_BITS, log2};
 use crate::codec::{OutOfMemory, reserve};
 
-/// Shorter blocks are not filtered: there is too little to choose by.
+/// Shorter blocks are not filtered: they show too little to choose by.
 const MIN_LEN: usize = 1 << 14;
 /// Samples begin at multiples of this many bytes, so that numbers are whole, and records of most widths.
 const ALIGNMENT: usize = 960;
@@ -47,24 +47,24 @@ const GLANCES: usize = 8;
 const GLANCE_LEN: usize = 2 * ALIGNMENT;
 /// Base-2 logarithm of the bytes that share entropy tables at most levels.
 const TABLE_LOG: u32 = 18;
-/// The most parts that the codec encodes of a sample, and into how many each of its pieces is cut for that.
+/// The most parts in which the codec encodes a sample. Each piece is cut into as many for that.
 const PARTS: usize = 4;
 /// Samples that the codec encodes.
 const SMALL: Sample = Sample { part: 64, least: 1 << 14 };
 const LARGE: Sample = Sample { part: 32, least: 1 << 16 };
 /// The longest one: see [`Chooser::best_of_quarter`].
 const QUARTER: Sample = Sample { part: 4, least: 1 << 16 };
-/// Pieces of such a sample: many, because few would not show how different the parts of a block are.
+/// Pieces of such a sample: many, because few would not show how much the parts of a block differ.
 const PIECES: usize = 16;
 /// Candidates that a codec tries, besides those of headers.
 const MAX_TRIED: usize = 3;
 /// The same for the fastest codecs.
 const MAX_TRIED_FAST: usize = 2;
 
-/// A chain that reaches no farther suffers little where a piece begins.
+/// Chains with at most this reach lose little at the start of a piece.
 const MAX_IGNORED: usize = 64;
 
-/// What a choice takes into account of the block's codec.
+/// The properties of the block's codec that a choice depends on.
 #[derive(Clone, Copy)]
 pub(crate) struct CodecTraits {
     /// It has tables for each part of a block.
@@ -83,16 +83,16 @@ pub(crate) struct Chooser {
     sample: Vec<u8>,
     glances: Vec<u8>,
     listed: listed::Listed,
-    /// In how many parts the codec encodes a sample.
+    /// The number of parts in which the codec encodes a sample.
     parts: usize,
 }
 
-/// What a glance shows of elements, besides chains.
+/// Properties of elements, found in the glance.
 #[derive(Default)]
 struct Seen {
-    /// The width of elements of which the glance shows few values, 4 or 8, and how many values these are.
+    /// If the glance shows few different elements of 4 or 8 bytes: their width, and the number of values.
     of_few_values: Option<(u8, usize)>,
-    /// The least width that elements seem to have, if rows of them are found.
+    /// The smallest of the likely widths, if it is 1 or 2: the one with which rows are searched for.
     narrow: Option<u8>,
 }
 
@@ -115,12 +115,12 @@ impl Sample {
     }
 }
 
-/// How a sample is laid out for the codec.
+/// A sample's layout for the codec.
 #[derive(Clone, Copy)]
 struct Shape {
     /// Bytes of a piece, a multiple of [`PARTS`].
     piece_len: usize,
-    /// In how many parts the codec encodes it: a divisor of [`PARTS`].
+    /// The number of parts in which the codec encodes the sample: a divisor of [`PARTS`].
     parts: usize,
     /// Bytes of a part. Zeros follow the pieces in it.
     part_len: usize,
@@ -132,8 +132,8 @@ pub(crate) fn sample_len(block_len: usize) -> usize {
 }
 
 impl Chooser {
-    /// The filters for `contents`; `None` if they are best left as they are. `size` encodes its argument with the
-    /// block's codec, and returns the size of the result.
+    /// The filters for `contents`; `None` if filtering does not pay. `size` encodes its argument with the block's
+    /// codec, and returns the size of the result.
     pub(crate) fn choose(
         &mut self,
         contents: &[u8],
@@ -183,7 +183,7 @@ impl Chooser {
             return Ok(None);
         };
         if chain.has_dictionary() && !has_tables {
-            // Small samples show too little of the contexts in which places in a list come.
+            // Small samples show too little of the contexts of places in a list.
             let alone = tried.iter().find(|chain| chain.has_dictionary() && chain.has_one_stage());
             let other = without_lists.map(|(_, chain)| chain);
             let best = [Some(chain), other, alone.copied().filter(|alone| *alone != chain)];
@@ -202,7 +202,7 @@ impl Chooser {
         let mut large = self.encoded(Some(&chain), contents, LARGE, &mut size)?;
         if let Some(bits) = bits {
             let bytes = self.encoded(Some(&bits), contents, LARGE, &mut size)?;
-            // Samples flatter planes of bits, and do not show the far repetitions that these hide.
+            // Samples flatter planes of bits, and do not show the far repetitions that such planes hide.
             if bytes + bytes / 64 < large
                 && (!has_matches || bytes < repeats::without_far_bytes(large, contents)?)
             {
@@ -217,7 +217,7 @@ impl Chooser {
         let filtered = expected([small, large], lens);
         let mut plain = expected([plain, large_plain], lens);
         if chain.has_dictionary() && has_matches {
-            // Each unit has a list of its own, so the same bytes have other places there.
+            // Each unit has a list of its own, so equal bytes of two units become different places.
             plain = repeats::without_other_units(plain, contents)?;
         }
         let helps = if has_tables || filtered > plain + plain / 8 {
@@ -227,7 +227,7 @@ impl Chooser {
             let Some([filtered, plain]) = self.of_quarter(&chain, contents, size)? else {
                 return Ok(None);
             };
-            // Little is left to save.
+            // Contexts have learned most by now, so extrapolate only a quarter of the saving.
             let lens = [lens[1], contents.len() / 4];
             let of_all = |large, quarter: usize| {
                 quarter - quarter.saturating_sub(expected([large, quarter], lens)) / 4
@@ -238,7 +238,7 @@ impl Chooser {
         Ok(helps.then_some(chain))
     }
 
-    /// Chains to try: the best by a glance, and those of the header. And what else the glance shows.
+    /// Chains to try, the best by a glance and those of the header, and the other findings of the glance.
     fn candidates(
         &mut self,
         contents: &[u8],
@@ -296,7 +296,7 @@ impl Chooser {
         Ok((tried, seen))
     }
 
-    /// The best of these chains by pieces of a quarter of `contents`; `None` if it is no help.
+    /// The best of these chains, judged by a quarter of `contents`; `None` if it does not help.
     fn best_of_quarter(
         &mut self,
         chains: [Option<FilterChain>; 3],
@@ -329,7 +329,8 @@ impl Chooser {
         Ok(Some([size(&self.filtered)?, size(quarter)?]))
     }
 
-    /// Bytes that pieces of `contents` take with `chain`, each piece filtered alone, or with what it depends on.
+    /// Bytes that pieces of `contents` take with `chain`. Each piece is filtered alone, or with the elements that it
+    /// depends on.
     fn encoded(
         &mut self,
         chain: Option<&FilterChain>,
@@ -349,8 +350,8 @@ impl Chooser {
         Ok(bytes.unwrap_or(usize::MAX / 8))
     }
 
-    /// Bytes that the codec takes for pieces of `contents`, each filtered with `chain`, in a sample of this shape. `None` if
-    /// the chain does not fit one of them.
+    /// Bytes that the codec takes for pieces of `contents`, each filtered with `chain`, in a sample of this shape.
+    /// `None` if the chain does not fit one of them.
     fn encoded_pieces(
         &mut self,
         chain: Option<&FilterChain>,
@@ -372,7 +373,7 @@ impl Chooser {
                 }
                 piece = &self.filtered;
             }
-            // Quarters of the same planes go together.
+            // Puts the same quarters of all pieces, which lie in the same planes, in one part.
             for (j, bytes) in piece.chunks_exact(quarter).enumerate() {
                 let at = quarter * if has_planes { j * PIECES + i } else { i * PARTS + j };
                 let at = at / used * part_len + at % used;
@@ -386,8 +387,8 @@ impl Chooser {
         Ok(Some(total))
     }
 
-    /// Filters the piece of `contents` at `place` as in the middle of a unit. Returns false if the chain does not fit
-    /// it.
+    /// Filters the piece of `contents` at `place` as if in the middle of a unit. Returns false if the chain does not
+    /// fit it.
     fn filter(
         &mut self,
         chain: &FilterChain,
@@ -412,8 +413,8 @@ impl Chooser {
         apply(&then, &piece, &mut self.filtered, &mut self.unit)
     }
 
-    /// Bits that the filtered glance takes by the frequencies of its bytes, those of each plane apart. `None` if the
-    /// chain does not fit it.
+    /// Bits that the filtered glance takes by the frequencies of its bytes, counted separately for each plane. `None`
+    /// if the chain does not fit the glance.
     fn entropy(&mut self, chain: &FilterChain, glance: &[u8]) -> Result<Option<u64>, OutOfMemory> {
         if !apply(chain, glance, &mut self.filtered, &mut self.unit)? {
             return Ok(None);
@@ -427,16 +428,16 @@ impl Chooser {
     }
 }
 
-/// What the block will take, scaled to the length of the second of two samples. The second takes fewer bytes for its
-/// length than the first by some factor; the block is expected to take fewer than the second by the same factor.
+/// The expected size of the block, scaled to the length of the second of two samples. The second takes fewer bytes for
+/// its length than the first by some factor; the block is expected to take fewer than the second by the same factor.
 fn expected([first, second]: [usize; 2], lens: [usize; 2]) -> usize {
     let [first, second] = [first as u128, second as u128];
     let scaled = first * lens[1] as u128 / lens[0] as u128;
     (second * second / scaled.max(second).max(1)) as usize
 }
 
-/// Where `count` pieces of `len` bytes lie in `all` bytes, which are at least as many as a piece has, from the beginning to
-/// the end.
+/// The ranges of `count` pieces of `len` bytes, spread over `all` bytes from the beginning to the end. `all` is at
+/// least `len`.
 fn places(all: usize, count: usize, len: usize) -> impl Iterator<Item = Range<usize>> {
     let last = all - len;
     (0..count)
@@ -462,7 +463,7 @@ impl Frequencies {
         self.0.iter_mut().zip(other.0).for_each(|(sum, count)| *sum += count);
     }
 
-    /// Bits that the bytes take, and a bit and a half for each byte's place in a table.
+    /// Bits that the bytes take, plus one and a half for each byte's place in a table.
     fn bits(&self) -> u64 {
         let total: u32 = self.0.iter().sum();
         let used = self.0.iter().filter(|&&count| count > 0);

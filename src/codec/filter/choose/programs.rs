@@ -1,20 +1,20 @@
-//! Whether a block is a program, and for what machine.
+//! Recognises programs, and their machine.
 
 use super::super::calls::Machine;
 use super::places;
 
 /// Pieces of a block to look at.
 const PIECES: usize = 16;
-/// All pieces together are one part of so many of a block, but each has at least `LEAST` bytes.
+/// All pieces together are 1/16 of a block, but each has at least `LEAST` bytes.
 const PART: usize = 16;
 const LEAST: usize = 1 << 10;
-/// Base-2 logarithm of how many numbers are remembered.
+/// Base-2 logarithm of the number of remembered numbers.
 const LOG: u32 = 12;
-/// In a program, so many bytes have more than one call of a target that was called before.
+/// A program has more than one call of an already called target in this many bytes.
 const BYTES_PER_CALL: usize = 1 << 10;
 
-/// The machine for which `contents` seem to be a program: the one whose calls have a target again more often than they have
-/// a distance again, if that is frequent.
+/// The machine for which `contents` seem to be a program: the one whose calls repeat targets more often than distances,
+/// if they do so often enough.
 pub(super) fn machine(contents: &[u8], scratch: &mut Vec<u8>) -> Option<Machine> {
     let len = (contents.len() / PART / PIECES).max(LEAST).min(contents.len());
     let gains = Machine::ALL.map(|machine| {
@@ -35,9 +35,9 @@ pub(super) fn machine(contents: &[u8], scratch: &mut Vec<u8>) -> Option<Machine>
     (gain > PIECES * len / BYTES_PER_CALL).then_some(machine)
 }
 
-/// How often numbers come again.
+/// Counts repeated numbers.
 struct Numbers {
-    /// Some of those that came, by a hash.
+    /// Recent numbers, by a hash.
     seen: [u32; 1 << LOG],
     again: usize,
 }
@@ -76,7 +76,7 @@ mod tests {
                 x86[at + 1..at + 5].copy_from_slice(&distance.to_le_bytes());
                 let distance = (function / 4).wrapping_sub(at as u32 / 4) & 0x03ff_ffff;
                 arm[at..at + 4].copy_from_slice(&(0x9400_0000 | distance).to_le_bytes());
-                // What looks like a call, always of the same distance.
+                // Bytes that look like calls, always of the same distance.
                 table[at..at + 5].copy_from_slice(&[0xe8, 4, 3, 2, 0]);
             }
             assert_eq!(machine(&x86, &mut scratch), Some(Machine::X86), "{len}");

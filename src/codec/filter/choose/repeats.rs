@@ -1,20 +1,20 @@
-//! How much of a block repeats what is far away. Pieces of the block do not show that.
+//! Estimates how much of a block repeats far parts of it. Pieces of the block do not show that.
 
 use super::UNIT_LOG;
 use crate::codec::{OutOfMemory, reserve};
 
-/// Places whose repetition is looked for.
+/// Places whose repetitions are searched for.
 const PLACES: usize = 512;
-/// Long repetitions are looked for in one part of so many, in the middle of a block.
+/// Long repetitions are searched for in the middle 1/8 of a block.
 const PART: usize = 8;
-/// Bytes of such a repetition.
+/// Bytes of a long repetition.
 const LEN: usize = 32;
-/// Repetitions of numbers are looked for in one part of so many, but not in fewer bytes than this.
+/// Repetitions of numbers are searched for in the middle 1/16 of a block, but in no fewer bytes than this.
 const NUMBERS_PART: usize = 16;
 const NUMBERS_LEAST: usize = 1 << 16;
 /// Numbers, and fields of records, begin at multiples of this many bytes.
 const NUMBERS_ALIGNMENT: usize = 4;
-/// Repetitions in so many bytes show in samples too.
+/// Repetitions within this many bytes show in samples too.
 const NEAR: usize = 1 << 14;
 /// Base-2 logarithm of the number of entries in the table that finds a place by a hash of its bytes.
 const LOG: u32 = 13;
@@ -39,7 +39,7 @@ impl<'a> Places<'a> {
         let mut places = Self { contents, step, table, is_repeated: [false; PLACES] };
         for place in 0..PLACES - 1 {
             let bytes = places.eight_at(place * step);
-            // Runs are no sign of more.
+            // A run says nothing about other repetitions.
             if bytes != bytes.rotate_left(8) {
                 places.table[hash(bytes)] = place as u16 + 1;
             }
@@ -65,13 +65,13 @@ fn hash(bytes: u64) -> usize {
     (bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LOG)) as usize
 }
 
-/// `len` bytes in the middle of a block of `all`.
+/// The range of `len` bytes in the middle of a block of `all` bytes.
 fn middle(all: usize, len: usize) -> std::ops::Range<usize> {
     let from = (all - len) / 2 / NUMBERS_ALIGNMENT * NUMBERS_ALIGNMENT;
     from..from + len
 }
 
-/// Pieces of `contents` take `bytes` bytes. Returns how many of these are left if what repeats another unit takes none.
+/// If pieces of `contents` take `bytes` bytes, how many of these are left if repetitions of other units cost nothing.
 pub(super) fn without_other_units(bytes: usize, contents: &[u8]) -> Result<usize, OutOfMemory> {
     if contents.len() <= 1 << UNIT_LOG {
         return Ok(bytes);
@@ -79,7 +79,7 @@ pub(super) fn without_other_units(bytes: usize, contents: &[u8]) -> Result<usize
     without_repeats(bytes, contents, |there, at| there >> UNIT_LOG != at >> UNIT_LOG)
 }
 
-/// Pieces of `contents` take `bytes` bytes. Returns how many of these are left if what repeats bytes far away takes none.
+/// If pieces of `contents` take `bytes` bytes, how many of these are left if repetitions of far bytes cost nothing.
 pub(super) fn without_far_bytes(bytes: usize, contents: &[u8]) -> Result<usize, OutOfMemory> {
     if contents.len() < 2 * NUMBERS_LEAST {
         return Ok(bytes);
@@ -87,8 +87,8 @@ pub(super) fn without_far_bytes(bytes: usize, contents: &[u8]) -> Result<usize, 
     without_repeats(bytes, contents, |there, at| there.abs_diff(at) > NEAR)
 }
 
-/// Pieces of `contents` take `bytes` bytes. Returns how many of these are left if repetitions that are `hidden` take none:
-/// it is given where the bytes are, and where they come again.
+/// If pieces of `contents` take `bytes` bytes, how many of these are left if `hidden` repetitions cost nothing.
+/// `hidden` gets the place of the bytes, and the place of their repetition.
 fn without_repeats(
     bytes: usize,
     contents: &[u8],
@@ -102,12 +102,12 @@ fn without_repeats(
             places.is_repeated[place] = true;
         }
     }
-    // Other parts hold more, of which some are the same.
+    // The other parts of the block hold more repetitions, but partly of the same places.
     let left = PLACES.saturating_sub(PART / 4 * places.repeated());
     Ok((bytes as u64 * left as u64 / PLACES as u64) as usize)
 }
 
-/// Whether many numbers of `contents` are the same as others that are too far away for a sample to hold both.
+/// Whether many numbers of `contents` equal others so far away that no sample holds both.
 pub(super) fn come_from_afar(contents: &[u8]) -> Result<bool, OutOfMemory> {
     let len = (contents.len() / NUMBERS_PART).max(NUMBERS_LEAST);
     if contents.len() < 2 * len {

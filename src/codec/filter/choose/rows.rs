@@ -1,7 +1,7 @@
-//! Rows of pixels, found by how alike elements are that lie a row apart.
+//! Finds rows of pixels by the similarity of elements a row apart.
 //!
-//! A row is longer than the pieces of a glance, so this looks at the whole block: at some elements, and those before them
-//! at every distance that a row may have.
+//! A row is longer than the pieces of a glance, so this compares elements from all over the block with those before
+//! them, at every distance that a row may have.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ const MIN_LEN: usize = 1 << 17;
 const COMPARED: usize = 16;
 const COMPARED_LEN: usize = 32;
 
-/// Pieces that are compared before a distance is given up.
+/// Pieces compared before a distance is given up.
 const COMPARED_FIRST: usize = 4;
 
 /// The chains to consider for elements of `width` bytes, 1 or 2, if they seem to lie in rows.
@@ -26,7 +26,7 @@ pub(super) fn chains(contents: &[u8], width: u8) -> Vec<FilterChain> {
     let signed = |stride| Stage::ZigzagDelta { width, order: 1, stride };
     let (zigzag, transpose) = (Stage::Zigzag { width }, Stage::Transpose { width });
     if width == 1 {
-        // The colours of a pixel are alike, too.
+        // The colours of a pixel are similar, too.
         let stages = [delta(row), delta(pixel), delta(1)];
         let most = if pixel > 1 { 3 } else { 2 };
         return (1..=most).filter_map(|count| FilterChain::new(&stages[..count])).collect();
@@ -35,7 +35,7 @@ pub(super) fn chains(contents: &[u8], width: u8) -> Vec<FilterChain> {
     chains.iter().filter_map(|stages| FilterChain::new(stages)).collect()
 }
 
-/// The distances of elements that are most alike: of near ones, and of those a row apart.
+/// The distances of the most similar elements: of near ones, and of those a row apart.
 fn row(contents: &[u8], width: u8) -> Option<[u16; 2]> {
     #[cfg(all(feature = "simd", target_arch = "x86_64"))]
     if crate::codec::lanes::avx2::is_available() {
@@ -63,8 +63,8 @@ fn row_inline(contents: &[u8], width: u8) -> Option<[u16; 2]> {
     Some([pixel as u16, row as u16])
 }
 
-/// How far elements of `width` bytes are from those at the one of these distances where they are least far, and that
-/// distance; `None` if they are as far as `limit` at all of them.
+/// Of these distances, finds the one at which elements of `width` bytes differ least. Returns the sum of differences,
+/// and the distance; `None` if the sum reaches `limit` at all of them.
 #[inline(always)]
 fn nearest(
     contents: &[u8],
@@ -100,7 +100,7 @@ fn nearest(
     found
 }
 
-/// How far bytes are from others, in all.
+/// The sum of the differences between bytes.
 #[inline(always)]
 fn apart(some: &[u8; COMPARED_LEN], others: &[u8; COMPARED_LEN]) -> u32 {
     let mut sum = 0;
@@ -110,7 +110,7 @@ fn apart(some: &[u8; COMPARED_LEN], others: &[u8; COMPARED_LEN]) -> u32 {
     sum
 }
 
-/// How far numbers of 16 bits are from others, in all.
+/// The sum of the differences between numbers of 16 bits.
 #[inline(always)]
 fn words_apart(some: &[u8; COMPARED_LEN], others: &[u8; COMPARED_LEN]) -> u32 {
     let mut sum = 0;

@@ -23,7 +23,7 @@ pub(super) fn npy(header: Bytes<'_>, hints: &mut Hints) -> Option<()> {
     let shape = text.split_once("'shape':")?.1.trim_start().strip_prefix('(')?.split_once(')')?.0;
     let shape = shape.split(',').map(str::trim).filter(|len| !len.is_empty());
     let mut shape: Vec<u64> = shape.map(str::parse).collect::<Result<_, _>>().ok()?;
-    // From now on the index that varies fastest comes first.
+    // From here on, the fastest-varying index comes first.
     if !text.contains("'fortran_order': True") {
         shape.reverse();
     }
@@ -53,7 +53,7 @@ pub(super) fn npy(header: Bytes<'_>, hints: &mut Hints) -> Option<()> {
 fn dtype(text: &str) -> Option<(char, char, u64)> {
     let mut chars = text.chars();
     let (order, kind) = (chars.next()?, chars.next()?);
-    // Times have a unit behind.
+    // Types of times have a unit after the width.
     let width = chars.as_str().split('[').next()?.parse().ok()?;
     matches!(order, '<' | '>' | '|' | '=').then_some((order, kind, width))
 }
@@ -74,7 +74,7 @@ fn width_of_fields(fields: &str) -> Option<u64> {
     Some(width)
 }
 
-/// Adds what suits records of `width` bytes.
+/// Adds chains for records of `width` bytes.
 fn add_records(width: u64, hints: &mut Hints) {
     let Ok(width) = u8::try_from(width) else { return };
     let transpose = Stage::Transpose { width };
@@ -98,7 +98,7 @@ pub(super) fn safetensors(header: Bytes<'_>, hints: &mut Hints) -> Option<()> {
     let text = text.0.get(..len.min(text.0.len() as u64) as usize)?;
     let key = b"\"dtype\":\"";
     let mut types = text.windows(key.len()).enumerate().filter(|(_, window)| window == key);
-    // What types there are, each once.
+    // The types that occur, each once.
     let mut seen: Vec<&[u8]> = Vec::new();
     while let Some((at, _)) = types.next()
         && seen.len() < 4
@@ -132,8 +132,8 @@ pub(super) fn safetensors(header: Bytes<'_>, hints: &mut Hints) -> Option<()> {
     (!seen.is_empty()).then_some(())
 }
 
-/// Columns. What is known of them stands at the file's end; at its beginning is the first page of a column, with the
-/// number and size of its values in Thrift's compact protocol.
+/// Columns. The file's metadata stands at its end; its beginning is the first page of a column, with the number and
+/// size of its values in Thrift's compact protocol.
 pub(super) fn parquet(header: Bytes<'_>, hints: &mut Hints) -> Option<()> {
     let mut page = Thrift { bytes: header.after(b"PAR1")? };
     let (mut sizes, mut values) = ([None; 2], None);
@@ -142,8 +142,8 @@ pub(super) fn parquet(header: Bytes<'_>, hints: &mut Hints) -> Option<()> {
         match (id, kind) {
             (2 | 3, Thrift::I32) => sizes[id as usize - 2] = Some(page.number()?),
             (1 | 4, Thrift::I32) => drop(page.number()?),
-            // The headers of pages begin with numbers: that of values, with those of nulls and rows in newer data
-            // pages, and the encoding.
+            // A page's header begins with numbers: the number of values, in newer data pages also those of nulls and
+            // rows, and the encoding.
             (5 | 7 | 8, Thrift::STRUCT) => {
                 let mut numbers = [0; 4];
                 let count = if id == 8 { 4 } else { 2 };
@@ -154,7 +154,7 @@ pub(super) fn parquet(header: Bytes<'_>, hints: &mut Hints) -> Option<()> {
                     *number = page.number()?;
                 }
                 values = Some(numbers[0]);
-                // Plain values, of a dictionary or not.
+                // Plain values, of a dictionary or a data page.
                 if !matches!(numbers[count - 1], 0 | 2) {
                     return None;
                 }
@@ -164,16 +164,16 @@ pub(super) fn parquet(header: Bytes<'_>, hints: &mut Hints) -> Option<()> {
         }
     }
     let ([Some(size), Some(packed)], Some(values @ 1..)) = (sizes, values) else { return None };
-    // Compressed pages have nothing for filters.
+    // Filters cannot help compressed pages.
     if size != packed {
         return None;
     }
-    // Before the values may stand which of them are missing, in a bit each or less.
+    // Before the values, a mask of missing ones may stand, of at most a bit each.
     let width = [8, 4].into_iter().find(|width| {
         let least = values * width;
         (least..=least + values / 8 + 64).contains(&size)
     })?;
-    // Pages begin anywhere, so numbers are not in words.
+    // Pages begin anywhere, so numbers are not aligned.
     for width in [width, 12 - width] {
         let element = Element { width: width as u8, is_float: false, is_native: false };
         hints.add_rows(Rows { element, pixel: 1, row: 0 });
@@ -196,14 +196,15 @@ impl Thrift<'_> {
         Some(byte)
     }
 
-    /// The type of the next field, whose id follows that of the one before; `Some(None)` at the end of a structure.
+    /// The type of the next field; `id` gets its id, which is stored as a difference. `Some(None)` at the end of a
+    /// structure.
     fn field(&mut self, id: &mut u8) -> Option<Option<u8>> {
         let byte = self.byte()?;
         if byte == 0 {
             return Some(None);
         }
         let step = byte >> 4;
-        // Ids more than 15 apart are written otherwise, and do not occur here.
+        // Ids more than 15 apart have another form, which does not occur here.
         *id = id.checked_add(step).filter(|_| step > 0)?;
         Some(Some(byte & 15))
     }

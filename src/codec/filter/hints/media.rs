@@ -3,7 +3,7 @@
 use super::{Bytes, Element, Hints, LOOKED_AT, Rows};
 use crate::codec::filter::Stage;
 
-/// Sound: chunks, one of which says how wide samples are, and how many channels take turns.
+/// Sound: chunks, one of which gives the width of samples and the number of channels.
 pub(super) fn wav(header: Bytes<'_>, hints: &mut Hints) -> Option<()> {
     let magic: [u8; 4] = header.array(0)?;
     if !matches!(&magic, b"RIFF" | b"RF64") || header.array(8)? != *b"WAVE" {
@@ -65,7 +65,7 @@ pub(super) fn bmp(header: Bytes<'_>, hints: &mut Hints) -> Option<()> {
     Some(())
 }
 
-/// Pictures: fields by number, in an order of bytes and at a place that the header gives.
+/// Pictures: numbered fields. The header gives their byte order and place.
 pub(super) fn tiff(header: Bytes<'_>, hints: &mut Hints) -> Option<()> {
     let magic: [u8; 4] = header.array(0)?;
     let is_big = match &magic {
@@ -99,7 +99,7 @@ pub(super) fn tiff(header: Bytes<'_>, hints: &mut Hints) -> Option<()> {
             _ => return None,
         };
         let (values, place) = (number(at + 4, word)?, at + 4 + word);
-        // Many values stand elsewhere. The first counts.
+        // Longer values stand elsewhere. Only the first counts.
         let place = if values.checked_mul(width)? <= word { place } else { number(place, word)? };
         number(place, width)
     };

@@ -1,9 +1,9 @@
 //! Filters that a header at the beginning of the input suggests.
 //!
-//! Arrays, sound and pictures often come in files whose headers say how wide the elements are and how long a row is.
-//! A row is longer than the samples that [`super::choose`] sees at a glance, so only a header can tell of it. Hints are
-//! further candidates for the choice, which tries them on each block; they exclude nothing. Data decides whether there
-//! is a header, never a name; a header that breaks a rule of its format is none.
+//! Arrays, sound and pictures often come in files whose headers give the width of elements and the length of a row. A
+//! row is longer than the pieces of [`super::choose`]'s glance, so a header helps. Hints are further candidates for the
+//! choice, which tries them on each block; they exclude nothing. The bytes decide whether there is a header, never a
+//! file name; a header that breaks a rule of its format is ignored.
 //!
 //! | module | headers of |
 //! |---|---|
@@ -17,11 +17,11 @@ mod tests;
 
 use super::{FilterChain, Stage};
 
-/// Bytes at the beginning of the input that are looked at: no more than the smallest block has.
+/// Bytes at the beginning of the input that are examined: at most the length of the smallest block.
 pub(crate) const LOOKED_AT: usize = 1 << 16;
 /// The most chains that a header suggests.
 const MAX_HINTS: usize = 4;
-/// The most bytes between two elements that a suggested chain compares.
+/// The longest distance, in bytes, between two elements that a suggested chain compares.
 pub(super) const MAX_REACH: usize = 1 << 16;
 
 /// Chains that a header suggests, the most promising first.
@@ -31,11 +31,11 @@ pub(crate) struct Hints {
 }
 
 impl Hints {
-    /// What the beginning of an input suggests. Only the first [`LOOKED_AT`] bytes count.
+    /// The chains that the beginning of an input suggests. Only the first [`LOOKED_AT`] bytes count.
     pub(crate) fn of(beginning: &[u8]) -> Self {
         let header = Bytes(&beginning[..beginning.len().min(LOOKED_AT)]);
         let mut hints = Self::default();
-        // Each finds its own magic number first, so other data costs a few comparisons.
+        // Each function checks its magic number first, so other data costs a few comparisons.
         let _: Option<()> = arrays::npy(header, &mut hints)
             .or_else(|| arrays::parquet(header, &mut hints))
             .or_else(|| media::wav(header, &mut hints))
@@ -49,7 +49,7 @@ impl Hints {
         self.chains.into_iter().flatten()
     }
 
-    /// Adds a chain, unless it is invalid, known, one too many, or reaches too far.
+    /// Adds a chain, unless it is invalid, already known, one too many, or reaches too far.
     fn add(&mut self, stages: &[Stage]) {
         let Some(chain) = FilterChain::new(stages) else { return };
         if chain.reach() <= MAX_REACH
@@ -60,7 +60,7 @@ impl Hints {
         }
     }
 
-    /// Adds what suits elements in rows.
+    /// Adds chains for elements in rows.
     fn add_rows(&mut self, rows: Rows) {
         let Rows { element, pixel, row } = rows;
         let before = |stride| element.delta(stride);
@@ -102,7 +102,7 @@ impl Element {
         self.is_native && matches!(self.width, 1 | 2 | 4 | 8)
     }
 
-    /// The difference to the element `stride` before; `None` if no stage reaches so far.
+    /// The difference to the element `stride` before; `None` if no stage reaches that far.
     fn delta(self, stride: u64) -> Option<Stage> {
         let (width, stride) = match self.is_in_words() {
             true => (self.width, stride),
@@ -111,7 +111,7 @@ impl Element {
         Some(Stage::Delta { width, order: 1, stride: u16::try_from(stride).ok()? })
     }
 
-    /// The same, and zigzag where that is useful.
+    /// The same, with zigzag where that is useful.
     fn signed_delta(self, stride: u64) -> Option<Stage> {
         match self.delta(stride)? {
             Stage::Delta { width, order, stride } if self.zigzag().is_some() => {
@@ -121,7 +121,7 @@ impl Element {
         }
     }
 
-    /// `None` where small numbers of either sign need not become small: in bytes.
+    /// `None` for bytes, whose small differences of either sign need not become small numbers.
     fn zigzag(self) -> Option<Stage> {
         let is_useful = self.width > 1 && self.is_in_words();
         is_useful.then_some(Stage::Zigzag { width: self.width })
@@ -141,7 +141,7 @@ struct Rows {
     row: u64,
 }
 
-/// Reads numbers from a header, which may be shorter than it should be.
+/// Reads numbers from a header, which may be cut short.
 #[derive(Clone, Copy)]
 struct Bytes<'a>(&'a [u8]);
 
@@ -162,7 +162,7 @@ impl<'a> Bytes<'a> {
         self.array(offset).map(|bytes| u32::from_le_bytes(bytes).into())
     }
 
-    /// What follows `prefix`; `None` if something else stands there.
+    /// The bytes after `prefix`; `None` if the header has other bytes there.
     fn after(self, prefix: &[u8]) -> Option<&'a [u8]> {
         self.0.strip_prefix(prefix)
     }

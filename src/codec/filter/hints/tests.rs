@@ -1,4 +1,4 @@
-//! Headers that other programs wrote: NumPy, safetensors, Arrow, tifffile, Pillow and Python.
+//! Headers written by other programs: NumPy, safetensors, Arrow, tifffile, Pillow and Python.
 
 use super::*;
 
@@ -229,7 +229,7 @@ fn headers_count_only_at_the_beginning() {
     let mut contents = vec![b' '; LOOKED_AT];
     contents.extend_from_slice(header);
     assert_eq!(Hints::of(&contents), Hints::default());
-    // No stage reaches from row to row, but the rest is known.
+    // No stage reaches from row to row, but the type still gives hints.
     let wide = b"\x93NUMPY\x01\0v\0{'descr': '<i4', 'fortran_order': False, 'shape': (3, 90000), }";
     let wide = [&wide[..], &[b' '; 100]].concat();
     assert_eq!(names(&Hints::of(&wide)), ["delta4,zigzag4,transpose4"]);

@@ -1,11 +1,11 @@
-//! Looks up many candidates for each position; those that do not match cost little. For the levels that search long.
+//! Looks up many candidates for each position, cheaply where they do not match. For the levels that search long.
 
 use super::candidates::{product, read64};
 use super::probe::{ENTRIES, Group, Here, MAX_DISTANCE, Probe};
 use super::tagged::MAX_END;
 use crate::codec::{OutOfMemory, reserve, reserve_huge};
 
-/// The bits of an entry that are its position.
+/// The bits of an entry that hold its position.
 const POSITION: u32 = (1 << 24) - 1;
 
 /// The most recent positions for each hash of `BYTES` bytes in `BITS` bits: a ring of `G` groups.
@@ -89,7 +89,7 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Rings<'_, G, BYTES, BITS
         self.buckets[bucket][i / ENTRIES].0[i % ENTRIES] = entry;
     }
 
-    /// Begins to bring into the cache what [`enter`](Self::enter) will write for these bytes.
+    /// Prefetches the places that [`enter`](Self::enter) will write for these bytes.
     #[inline(always)]
     pub(crate) fn prefetch_head<P: Probe>(&self, bytes: u64) {
         let bucket = Self::bucket(bytes);
@@ -97,7 +97,7 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Rings<'_, G, BYTES, BITS
         P::prefetch(&self.buckets[bucket][i / ENTRIES]);
     }
 
-    /// Begins to bring all that is kept for these bytes into the cache.
+    /// Prefetches the whole bucket for these bytes.
     #[inline(always)]
     pub(crate) fn prefetch<P: Probe>(&self, bytes: u64) {
         for group in &self.buckets[Self::bucket(bytes)] {
@@ -108,15 +108,15 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Rings<'_, G, BYTES, BITS
     /// The entries of a bucket with these bits, the most recent first.
     #[inline(always)]
     fn in_order(&self, bucket: usize, bits: u64) -> Entries<'_, G> {
-        // Turn the bits so that bit i is the i-th most recent position.
+        // Rotate the bits so that bit i is the i-th most recent position.
         let head = u32::from(self.heads[bucket]) % Self::K as u32;
         let turned =
             (bits >> head | bits << ((Self::K as u32 - head) % 64)) & (u64::MAX >> (64 - Self::K));
         Entries { groups: &self.buckets[bucket], bits: turned, head, origin: self.origin }
     }
 
-    /// Rates the candidates of a position that has not been entered. Returns gain and distance of the best of those with
-    /// less than eight equal bytes, if any is worth taking, and all that have eight, the most recent first.
+    /// Rates the candidates of a position that has not been entered. Returns gain and distance of the best candidate
+    /// with fewer than eight equal bytes, if any is worth taking, and all candidates with eight, the most recent first.
     #[inline(always)]
     pub(crate) fn rate<P: Probe>(&self, here: &Here<'_>) -> (Option<(u32, u32)>, Entries<'_, G>) {
         let (bucket, entry) = self.place(read64(here.data, here.pos), here.pos);
@@ -130,8 +130,8 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Rings<'_, G, BYTES, BITS
         (shorter, self.in_order(bucket, long))
     }
 
-    /// The candidates in reach of a position that has not been entered, of those whose four bytes from the `at`-th on
-    /// equal the position's: the most recent first. None if these bytes do not lie before the limit.
+    /// Of a position that has not been entered, the candidates in reach whose four bytes from the `at`-th on equal the
+    /// position's, the most recent first. None if these bytes reach past the limit.
     #[inline(always)]
     pub(crate) fn with_equal<P: Probe>(&self, here: &Here<'_>, at: usize) -> Entries<'_, G> {
         let (bucket, entry) = self.place(read64(here.data, here.pos), here.pos);
@@ -145,7 +145,7 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Rings<'_, G, BYTES, BITS
     }
 }
 
-/// Some entries of a bucket: yields their positions, which are out of range for those of earlier blocks.
+/// Some entries of a bucket: yields their positions. Those of earlier blocks are out of range.
 pub(crate) struct Entries<'a, const G: usize> {
     groups: &'a [Group; G],
     bits: u64,
@@ -243,7 +243,7 @@ mod tests {
                 for window_start in [0, 512] {
                     backend.run(Check { table: &mut table, data, window_start });
                 }
-                // What a long block leaves no room for starts over.
+                // Use up the range of origins, so that they start over.
                 table.start(MAX_BLOCK - 5000);
             }
         }

@@ -20,10 +20,11 @@ pub(crate) struct Candidate {
 /// Room for the candidates of a position, of which there are at most [`MAX_LIST`].
 const LANES: usize = 8;
 
-/// The distances back from a position to its candidates, in increasing order. Those that are too far are none.
+/// The distances back from a position to its candidates, in increasing order. Distances that are too far count as no
+/// candidate.
 type Distances = [u32; LANES];
 
-/// `distances` and one more, instead of the farthest.
+/// `distances` with one more in place of the farthest.
 #[inline(always)]
 fn with(distances: Distances, one: u32) -> Distances {
     core::array::from_fn(|i| {
@@ -41,7 +42,7 @@ pub(crate) struct Finders {
     suffixes: Suffixes,
 }
 
-/// The most candidates of a position: one and four from the tables, one from each side of its suffix.
+/// The most candidates of a position: one and four from the tables, and one from each side of its suffix.
 const MAX_LIST: usize = 1 + 4 + 2;
 
 impl Finders {
@@ -74,7 +75,7 @@ impl Finders {
         self.four.finish(len);
     }
 
-    /// Enters `pos`, where `bytes` stand, and returns its candidates, those of the suffixes no farther than `reach`.
+    /// Enters `pos`, where `bytes` stand, and returns its candidates, those from the suffixes only up to `reach`.
     #[inline(always)]
     fn exchange(&mut self, bytes: u64, pos: usize, reach: usize) -> Distances {
         let mut distances = [u32::MAX; LANES];
@@ -84,7 +85,7 @@ impl Finders {
         [three, before, after].into_iter().fold(distances, with)
     }
 
-    /// Begins to bring what is kept for this position, where `bytes` stand, into the cache.
+    /// Prefetches the entries for this position, where `bytes` stand.
     #[inline(always)]
     fn prefetch<P: Probe>(&self, bytes: u64, pos: usize) {
         self.four.prefetch::<P>(bytes);
@@ -114,12 +115,12 @@ const BATCH: usize = 32;
 pub(crate) struct CandidateLists {
     /// Where each position's list ends.
     ends: Vec<u32>,
-    /// The lists, and after them what later lists replace.
+    /// The lists, and after them entries that later lists overwrite.
     candidates: Vec<Candidate>,
 }
 
 impl CandidateLists {
-    /// Room for all lists of a chunk of `len` bytes, each of which is written with all lanes.
+    /// Room for all lists of a chunk of `len` bytes. Each list is written with all lanes.
     const fn room(len: usize) -> usize {
         len * MAX_LIST + LANES
     }
@@ -135,8 +136,8 @@ impl CandidateLists {
         reserve(&mut self.candidates, Self::room(len))
     }
 
-    /// Finds the candidates of `chunk`. The chunks of a block must come in order. Positions inherit a match of which
-    /// `inherited_length` bytes are left.
+    /// Finds the candidates of `chunk`. The chunks of a block must come in order. Positions inherit a match with at
+    /// least `inherited_length` bytes left.
     #[inline(always)]
     pub(crate) fn find<P: Probe>(
         &mut self,
@@ -185,8 +186,8 @@ impl CandidateLists {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// If the longest candidate of the position before `start` is so long that what is left of it has at least
-    /// `shortest` bytes at each position up to `stop`, makes the rest of it these positions' only candidate.
+    /// If the longest candidate of the position before `start` leaves at least `shortest` bytes at each position up to
+    /// `stop`, makes the rest of it these positions' only candidate.
     #[inline(always)]
     fn inherit(&mut self, start: usize, stop: usize, shortest: u32) -> bool {
         let Some(before) = self.ends.len().checked_sub(1) else { return false };
@@ -209,7 +210,7 @@ impl CandidateLists {
         let end = self.end();
         let list: &mut [Candidate; LANES] =
             self.candidates[end as usize..].first_chunk_mut().unwrap();
-        // What is kept cannot be foreseen, so do without branches.
+        // Which candidates are kept is unpredictable, so this has no branches.
         let (mut kept, mut longest) = (0, MIN_MATCH - 1);
         for (&offset, &length) in distances.iter().zip(lengths) {
             let length = length as u32;

@@ -133,7 +133,7 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Table<K, BYTES, BITS> {
         }
     }
 
-    /// Ends the block begun by [`start`](Self::start): its positions are out of range from now on.
+    /// Ends the block begun by [`start`](Self::start): its positions are out of range from then on.
     pub(crate) fn finish(&mut self, len: usize) {
         self.origin += len as u32;
     }
@@ -164,7 +164,7 @@ impl<const K: usize, const BYTES: u32, const BITS: u32> Table<K, BYTES, BITS> {
         }
     }
 
-    /// Begins to bring the slot of these bytes into the cache.
+    /// Prefetches the slot of these bytes.
     #[inline(always)]
     pub(crate) fn prefetch<P: Probe>(&self, bytes: u64) {
         P::prefetch(&self.slots[..1 << BITS][hash::<BYTES>(bytes, BITS)]);

@@ -1,12 +1,12 @@
 //! The deep lazy parse: takes the best of many candidates, unless a position soon after has a better match.
 //!
-//! The parse goes through a segment from its start. The possible matches of a position are those at the three offsets that
-//! the decoder will know as recent, that of its nearest candidate by a hash of three bytes if the parse is thorough, and
-//! those of its candidates in a bucket. The best is that of highest gain, the first of equals in this order. At the first
-//! position with a match, the parse also looks at some further positions, one after the other. A later match replaces the
-//! best so far if its gain is higher by more than one, plus three for each literal that would be added. The remaining match
-//! is extended backward over the literals before it and taken, and the search continues after it. A segment begins without
-//! offsets of earlier matches.
+//! The parse goes through a segment from its start. The possible matches of a position are those at the three offsets
+//! that the decoder will know as recent, that of its nearest candidate by a hash of three bytes if the parse is
+//! thorough, and those of its candidates in a bucket. Of these, the best is the match of highest gain, the first of
+//! equals in this order. At the first position with a match, the parse also looks at some further positions, one after
+//! the other. A later match replaces the best so far if its gain is higher by more than one, plus three for each
+//! literal that would be added. The remaining match is extended backward over the literals before it and taken, and the
+//! search continues after it. A segment begins without offsets of earlier matches.
 
 use super::buckets::{Buckets, Rings};
 use super::candidates::{LOOKAHEAD, Table, common_length, common_length_before, read32, read64};
@@ -32,24 +32,25 @@ impl RatedMatch {
     const NONE: Self = Self { length: 0, offset: 0, gain: 0 };
 }
 
-/// What limits how far a parse looks ahead.
+/// Limits on a parse's lookahead.
 #[derive(Clone, Copy)]
 struct Patience {
     /// A match of this length or longer is taken at once.
     long_enough: u32,
-    /// Bits that a literal is taken to cost.
+    /// Assumed cost of a literal in bits.
     literal_bits: u32,
 }
 
 impl Patience {
-    /// Of the quick parse. It takes literals to cost more than most do, so that it looks ahead less. Its segments are longer,
-    /// and with longer matches they would take more steps than software devices allow.
+    /// For the quick parse. It overrates the cost of literals, and so looks ahead less. Its segments are longer, and
+    /// with longer matches they would take more steps than software devices allow.
     const QUICK: Self = Self { long_enough: 64, literal_bits: 9 };
-    /// Of the thorough parse.
+    /// For the thorough parse.
     const THOROUGH: Self = Self { long_enough: 128, literal_bits: 7 };
 
-    /// How many positions to look ahead from a match. If literals cost more than the match, it is better to take it, and then
-    /// what it leaves of a later match. This is less than the match's length, so no position is searched twice.
+    /// The number of positions to look ahead from a match. If the literals up to a later match cost more than this
+    /// match, it is better to take this one, and then the rest of the later one. The number is less than the match's
+    /// length, so no position is searched twice.
     #[inline(always)]
     fn positions(self, found: RatedMatch) -> usize {
         let offset_bits = 4 * found.length - found.gain;
@@ -64,7 +65,7 @@ const SKIP_LOG: u32 = 6;
 
 /// The gain that makes up for a literal.
 const LITERAL_GAIN: u32 = 3;
-/// Bits of a match beside those of its offset.
+/// Bits of a match besides those of its offset.
 const MATCH_BITS: u32 = 6;
 
 /// A match of three bytes at an offset that is not recent is only taken up to this distance.
@@ -105,8 +106,8 @@ struct Parse<'a, const G: usize, const BYTES: u32, const BITS: u32> {
 }
 
 impl<const G: usize, const BYTES: u32, const BITS: u32> Parse<'_, G, BYTES, BITS> {
-    /// Enters `pos` and returns its best match, which does not go beyond `end`, if its gain is more than `least`. Otherwise
-    /// the result has length 0.
+    /// Enters `pos` and returns its best match, which ends at `end` at the latest, if its gain exceeds `least`;
+    /// otherwise a match of length 0.
     #[inline(always)]
     fn find<P: Probe>(
         &mut self,
@@ -142,12 +143,12 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Parse<'_, G, BYTES, BITS
             }
         }
         let here = Here { data: self.data, pos, reach, limit: end - pos };
-        // The shortest match of a greater gain, at the shortest distance.
+        // The length of the shortest match with a greater gain, if it were at the shortest distance.
         let needed = (best.gain as usize + 6) / 4;
-        // Any longer match must equal the position's bytes here.
+        // Place of bytes that any longer match must have in common with the position.
         let mut probe = 0;
         let long = if needed >= 8 {
-            // Without a candidate, there may be no byte to probe.
+            // If `needed` exceeds the limit, there are no candidates, and no bytes to probe.
             probe = if needed <= here.limit { needed - 4 } else { 0 };
             self.rings.with_equal::<P>(&here, needed - 4)
         } else {
@@ -178,7 +179,7 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Parse<'_, G, BYTES, BITS
         best
     }
 
-    /// Whether as many bytes as a match has at least, at `pos`, where `bytes` stand, equal those `offset` before.
+    /// Whether the bytes of a shortest match at `pos`, where `bytes` stand, equal those `offset` before.
     #[inline(always)]
     fn repeats(&self, bytes: u64, pos: usize, offset: u32) -> bool {
         (read32(self.data, pos - offset as usize) ^ bytes as u32) << (32 - 8 * MIN_MATCH) == 0
@@ -199,7 +200,7 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Parse<'_, G, BYTES, BITS
         length.min(end - pos) as u32
     }
 
-    /// Enters positions without looking up their candidates. Those of `to` will be looked up.
+    /// Enters positions without looking up their candidates. Prefetches the bucket of `to`, which is looked up next.
     #[inline(always)]
     fn enter<P: Probe>(&mut self, from: usize, to: usize) {
         for pos in from..to {
@@ -217,7 +218,7 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Parse<'_, G, BYTES, BITS
         }
     }
 
-    /// The eight bytes from `pos` on, if there are so many.
+    /// The eight bytes from `pos` on, if the block has them.
     #[inline(always)]
     fn bytes_at(&self, pos: usize) -> Option<u64> {
         self.data.get(pos..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))

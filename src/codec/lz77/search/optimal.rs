@@ -25,16 +25,16 @@ use crate::codec::{OutOfMemory, reserve};
 pub struct Effort {
     /// How often a chunk is parsed, samples included; at least 1.
     pub passes: u32,
-    /// A match of this length is taken without looking for a cheaper path.
+    /// Matches of this length are taken without a search for a cheaper path.
     pub nice_length: u32,
-    /// Within a match of which this many bytes are left, no other candidates are looked for.
+    /// Within a match with at least this many bytes left, no other candidates are searched for.
     pub inherited_length: u32,
     /// All lengths up to this one are tried; above it, only those of the candidates.
     pub every_length: u32,
 }
 
 impl Effort {
-    /// That of level 8.
+    /// The effort of level 8.
     pub const LEVEL_8: Self =
         Self { passes: 2, nice_length: 128, inherited_length: 16, every_length: 64 };
 }
@@ -43,7 +43,7 @@ impl Effort {
 pub(crate) struct OptimalParse<'a> {
     pub(crate) optimal: &'a mut Optimal,
     pub(crate) effort: Effort,
-    /// From one segment to the next of a sample.
+    /// The distance between sampled segments, in segments.
     pub(crate) spacing: usize,
     pub(crate) chunk: Chunk<'a>,
 }
@@ -66,7 +66,7 @@ struct Arrival {
 
 const UNREACHED: Arrival = Arrival { price: u32::MAX, length: 0, offset: 0 };
 
-/// The rest of what is known about a position once its path is final.
+/// The rest of a position's state, known once its path is final.
 #[derive(Clone, Copy)]
 struct PathState {
     recent: Recent,

@@ -37,7 +37,7 @@ pub enum Search {
 }
 
 impl Search {
-    /// Whether it compares most positions with four candidates or more.
+    /// Whether the parse compares most positions with four candidates or more.
     pub(crate) fn has_many_candidates(self) -> bool {
         use Search::{Double, Greedy, GreedyLarge, Lazy4, Lazy8, Lazy32, Lazy64, None, Optimal};
         match self {
@@ -215,7 +215,7 @@ impl Parser {
 pub(crate) mod tests {
     use super::*;
 
-    /// Data that parses may get wrong: short, runs, periods, noise, texts of few words, far repetitions.
+    /// Data that is hard for parses: short, runs, periods, noise, texts of few words, far repetitions.
     pub(crate) fn samples() -> Vec<Vec<u8>> {
         let mut x = 1u32;
         let mut random = move |n: u32| {

@@ -12,8 +12,8 @@ pub(crate) const BIT: u32 = 256;
 /// Prices of all symbols of a chunk.
 pub(crate) struct Prices {
     pub literals: [u32; 256],
-    /// Indexed by a token's literal code and the match length. Includes the extra bits of the length, not those of the
-    /// run.
+    /// Indexed by a token's literal code and the match length. Includes the extra bits of the length, but not those of
+    /// the run.
     pub lengths: Box<[[u32; LONGEST as usize + 1]; 8]>,
     /// For each offset symbol, extra bits included.
     pub offsets: [u32; OFFSETS],

@@ -1,4 +1,4 @@
-//! Hashes many positions, and compares many positions or many matches of one position, at a time.
+//! Hashes many positions at a time, and compares many positions, or many matches of one position, at a time.
 
 use super::candidates::{LOOKAHEAD, common_length, following, product, read32, read64, shifted};
 
@@ -16,8 +16,8 @@ pub(crate) trait Probe {
     /// The hashes of `BYTES` (5 to 8) bytes of the first [`BATCH`] positions, as [`hash`] gives them.
     fn hashes<const BYTES: u32>(bytes: &[u8; BATCH_BYTES]) -> [u32; BATCH];
 
-    /// Does for each of the [`BATCH`] positions from `pos` on, one after the other, what the function [`exchange`] does for
-    /// one, and writes what that returns to the position's row, from column `C` on.
+    /// Calls [`exchange`] for each of the [`BATCH`] positions from `pos` on, in order, and writes its results to the
+    /// position's row, from column `C` on.
     fn exchange<const K: usize, const BITS: u32, const N: usize, const C: usize>(
         slots: &mut [[u32; K]],
         hashes: &[u32; BATCH],
@@ -25,20 +25,20 @@ pub(crate) trait Probe {
         rows: &mut [[u32; N]; BATCH],
     );
 
-    /// Begins to bring a value into the cache, if the processor has an instruction for that.
+    /// Prefetches a value, if the processor has an instruction for that.
     fn prefetch<T>(value: &T);
 
-    /// Rates the candidates in a group: its entries that have the tag of `entry`, the position's own, and are in reach. All
-    /// are of earlier positions. Returns the greatest [`key`] of the candidates with less than eight equal bytes (0 if none
-    /// is worth taking), and a bit for each candidate with eight.
+    /// Rates the candidates in a group: its entries that have the tag of `entry`, the position's own, and are in reach.
+    /// All entries are of earlier positions. Returns the greatest [`key`] of the candidates with fewer than eight equal
+    /// bytes (0 if none is worth taking), and a bit for each candidate with eight.
     fn rate(here: &Here<'_>, entry: u32, group: &Group) -> (u32, u32);
 
-    /// A bit for each entry of a group, set if it is a candidate, as for [`rate`](Self::rate), and the four bytes from its
+    /// A bit for each entry of a group that is a candidate, as for [`rate`](Self::rate), and whose four bytes from the
     /// `at`-th on equal those of the position.
     fn equal_fours(here: &Here<'_>, entry: u32, group: &Group, at: usize) -> u32;
 
-    /// Which distances, of `N` for each position, stay within the window: those of at most as many bytes as lie between
-    /// the window's start and the position. `reach` is that number for the first position.
+    /// Which distances, of `N` for each position, stay within the window: those up to the position's distance from the
+    /// window's start. `reach` is that distance for the first position.
     fn in_reach<const N: usize>(distances: &[u32; BATCH], reach: usize) -> u32;
 
     /// The first of the positions from `pos` on, counted from there, whose four bytes equal those `recent` before it;
@@ -46,8 +46,8 @@ pub(crate) trait Probe {
     /// [`FOURS`](Self::FOURS).
     fn repeats(data: &[u8], pos: usize, recent: usize, limit: usize) -> usize;
 
-    /// The numbers of equal bytes from `pos` and from `recent` before it, and from `pos` and from each of the distances
-    /// before it, up to `end`. 0 for a `recent` of 0, and for a distance above `reach`.
+    /// The numbers of equal bytes up to `end`, from `pos` on and from `recent` before it, and from `pos` on and from
+    /// each of the distances before it. 0 for a `recent` of 0, and for a distance above `reach`.
     fn lengths<const N: usize>(
         data: &[u8],
         pos: usize,
@@ -61,12 +61,12 @@ pub(crate) trait Probe {
 /// Entries of a group.
 pub(crate) const ENTRIES: usize = 16;
 
-/// Entries of earlier positions that may be candidates. They fill one line of the cache.
+/// Entries of earlier positions that may be candidates. They fill one cache line.
 ///
-/// The lower 24 bits of an entry are a position, and the upper eight are a *tag*: bits of the hash of what stands there.
-/// Positions with different tags cannot match. The difference of two entries is the distance of their positions if the tags
-/// are equal, and otherwise more than any reach. So candidates are told from other entries without fetching any bytes. An
-/// empty entry is 0.
+/// The lower 24 bits of an entry are a position, and the upper eight are a *tag*: bits of the hash of the bytes there.
+/// Positions with different tags cannot match. The difference of two entries is the distance of their positions if the
+/// tags are equal, and otherwise more than any reach. So candidates are recognised without fetching any bytes. An empty
+/// entry is 0.
 #[derive(Clone, Copy, bytemuck::Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct Group(pub [u32; ENTRIES]);
@@ -100,7 +100,7 @@ fn key(length: u32, distance: u32) -> u32 {
     if gain == 0 { 0 } else { gain << 24 | (MAX_DISTANCE - distance) }
 }
 
-/// The farthest that a [`key`] can tell.
+/// The greatest distance that fits in a [`key`].
 pub(crate) const MAX_DISTANCE: u32 = (1 << 24) - 1;
 
 /// Work that uses a [`Probe`].
@@ -233,16 +233,16 @@ impl Probe for Portable {
     }
 }
 
-/// The entry for a position, given with its origin, where bytes with this hash stand: the position, and above it a tag, the
-/// lowest eight bits of the hash. Between two entries, equal tags cancel out. Unequal ones leave more than a block's length,
-/// and entries of earlier blocks more than the position in this block.
+/// The entry of position `pos`, origin included, where bytes with this hash stand: the position, and above it a tag,
+/// the lowest eight bits of the hash. In the difference of two entries, equal tags cancel out. Unequal tags leave more
+/// than a block's length, and entries of earlier blocks more than the position in this block.
 #[inline(always)]
 pub(crate) fn entry(hash: u32, pos: u32) -> u32 {
     (hash << 24).wrapping_add(pos)
 }
 
-/// Puts the [`entry`] of a position in front of its slot, which the upper `BITS` bits of the hash tell, and drops the slot's
-/// last entry. Returns how much each entry that was there is less than the new one, modulo 2^32.
+/// Puts the [`entry`] of a position in front of its slot, given by the upper `BITS` bits of the hash, and drops the
+/// slot's last entry. Returns the differences of the new entry from those that were there, modulo 2^32.
 #[inline(always)]
 pub(crate) fn exchange<const K: usize, const BITS: u32>(
     slots: &mut [[u32; K]],

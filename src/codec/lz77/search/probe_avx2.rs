@@ -7,7 +7,7 @@ use super::probe::{
 use core::arch::x86_64::*;
 use core::hint::select_unpredictable;
 
-/// Whether this processor has what [`Avx2`] needs: the same as for the lanes in AVX2.
+/// Whether this processor has the features that [`Avx2`] needs: the same as for the lanes in AVX2.
 pub(crate) use crate::codec::lanes::avx2::is_available;
 
 /// Runs a task compiled for these instructions.
@@ -36,8 +36,8 @@ fn equal(a: &[u8; 32], b: &[u8; 32]) -> u32 {
     }
 }
 
-/// For each half of a group's entries: their distances from `entry`, and all bits set for those that have its tag and are
-/// no farther than `reach`. `None` if there are none.
+/// For each half of a group's entries: their distances from `entry`, and a mask of the entries with its tag, no farther
+/// than `reach`. `None` if there are none.
 #[inline(always)]
 fn distances(group: &Group, entry: u32, reach: u32) -> Option<[(__m256i, __m256i); 2]> {
     // SAFETY: see `Avx2`; the loads cover exactly the array.
@@ -57,11 +57,11 @@ fn distances(group: &Group, entry: u32, reach: u32) -> Option<[(__m256i, __m256i
     }
 }
 
-/// Puts `entry` in front of a slot of two or four entries, drops the slot's last one, and returns how much each entry that
-/// was there is less than `entry`.
+/// Puts `entry` in front of a slot of two or four entries, drops the slot's last one, and returns the differences of
+/// `entry` from those that were there.
 #[inline(always)]
 fn exchange_slot<const K: usize>(slot: &mut [u32; K], entry: u32) -> [u32; K] {
-    // Slots are written and read as a whole: a read of what was just written in parts would wait.
+    // Slots are written and read whole: a read of bytes just written in parts would stall.
     let mut distances = [0; K];
     let (slot_at, distances_at) = (slot.as_mut_ptr(), distances.as_mut_ptr());
     // SAFETY: see `Avx2`; loads and stores cover exactly the `K` elements of the two arrays.
@@ -86,7 +86,7 @@ fn exchange_slot<const K: usize>(slot: &mut [u32; K], entry: u32) -> [u32; K] {
     distances
 }
 
-/// [`Probe::exchange`] for slots of one entry. What a position costs is mainly its stores. So the distances of eight
+/// [`Probe::exchange`] for slots of one entry. A position's cost is mainly its stores, so the distances of eight
 /// positions are stored at once.
 #[inline(always)]
 fn exchange_ones<const BITS: u32>(
@@ -136,7 +136,7 @@ impl Probe for Avx2 {
         const { assert!(BYTES > 4) }
         let mut hashes = [0; BATCH];
         for (i, hashes) in hashes.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
-            // The 16 bytes from here on have those of eight positions, from the `skip`-th on.
+            // The 16 bytes from here on include those of eight positions, from the `skip`-th on.
             let from = (LANES * i).min(BATCH_BYTES - 16);
             let skip = (LANES * i - from) as i8;
             // SAFETY: see `Avx2`; the load ends at or before the last byte, the store covers exactly the array.
@@ -181,7 +181,7 @@ impl Probe for Avx2 {
         if K != 2 && K != 4 {
             return Portable::exchange::<K, BITS, N, C>(slots, hashes, pos, rows);
         }
-        // The compiler makes several entries at a time here; it would not in the loop below.
+        // The compiler vectorises the making of entries here; it would not in the loop below.
         let mut entries = [0; BATCH];
         for ((entry, &hash), pos) in entries.iter_mut().zip(hashes).zip(pos..) {
             *entry = self::entry(hash, pos);
@@ -194,7 +194,7 @@ impl Probe for Avx2 {
 
     #[inline(always)]
     fn prefetch<T>(value: &T) {
-        // SAFETY: the instruction has no effect but on the time that later loads take.
+        // SAFETY: the instruction only affects the time of later loads.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(value).cast()) }
     }
 
@@ -204,7 +204,7 @@ impl Probe for Avx2 {
         let bytes = read64(data, pos);
         assert!(pos <= i32::MAX as usize && reach as usize <= pos);
         let Some([first, second]) = distances(group, entry, reach) else { return (0, 0) };
-        // SAFETY: see `Avx2`. What is gathered are eight bytes up to `reach` before `pos`; those at `pos` exist.
+        // SAFETY: see `Avx2`. The gather reads eight bytes up to `reach` before `pos`; those at `pos` exist.
         unsafe {
             // Macros, because closures would not be compiled for these instructions.
             macro_rules! all {
@@ -225,7 +225,7 @@ impl Probe for Avx2 {
                     let a = _mm256_mask_i32gather_epi32::<1>(zero, data.cast(), from, valid);
                     let b = _mm256_mask_i32gather_epi32::<1>(zero, data.add(4).cast(), from, valid);
                     let valid = _mm256_and_si256(valid, _mm256_cmpeq_epi32(a, lower));
-                    // For the first one to four of the second four bytes: all bits set if they are equal.
+                    // Of the second four bytes, masks of whether the first one, two, three and four are equal.
                     let differ = _mm256_xor_si256(b, upper);
                     let one = _mm256_cmpeq_epi32(_mm256_and_si256(differ, all!(0xff)), zero);
                     let two = _mm256_cmpeq_epi32(_mm256_and_si256(differ, all!(0xffff)), zero);
@@ -235,7 +235,7 @@ impl Probe for Avx2 {
                         _mm256_add_epi32(_mm256_add_epi32(one, two), _mm256_add_epi32(three, four));
                     let length = _mm256_min_epi32(_mm256_sub_epi32(all!(4), minus), limit);
                     let long = _mm256_and_si256(valid, _mm256_cmpeq_epi32(length, all!(8)));
-                    // The exponent of a number is its logarithm.
+                    // The exponent of a float is the logarithm.
                     let number = _mm256_cvtepi32_ps(_mm256_add_epi32(distance, all!(3)));
                     let log = _mm256_srli_epi32::<23>(_mm256_castps_si256(number));
                     let log = _mm256_sub_epi32(log, all!(127));
@@ -244,7 +244,7 @@ impl Probe for Avx2 {
                         _mm256_slli_epi32::<24>(gain),
                         _mm256_sub_epi32(all!(MAX_DISTANCE), distance),
                     );
-                    // Nearer than `FOUR_REACH`, four bytes are enough, elsewhere five.
+                    // Nearer than `FOUR_REACH`, four bytes are enough, farther away five.
                     let near = _mm256_cmpgt_epi32(all!(FOUR_REACH), distance);
                     let least = _mm256_add_epi32(all!(5), near);
                     let out = _mm256_or_si256(_mm256_cmpgt_epi32(least, length), long);
@@ -270,7 +270,7 @@ impl Probe for Avx2 {
         let bytes = read32(data, pos + at);
         assert!(pos + at <= i32::MAX as usize && reach as usize <= pos);
         let Some([first, second]) = distances(group, entry, reach) else { return 0 };
-        // SAFETY: see `Avx2`. What is gathered are four bytes up to `reach` before `pos + at`; those there exist.
+        // SAFETY: see `Avx2`. The gather reads four bytes up to `reach` before `pos + at`; those there exist.
         unsafe {
             let (bytes, zero) = (_mm256_set1_epi32(bytes as i32), _mm256_setzero_si256());
             let pos = _mm256_set1_epi32((pos + at) as i32);

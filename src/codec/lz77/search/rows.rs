@@ -18,7 +18,7 @@ pub(crate) fn literal_shift(literals: usize, len: usize) -> usize {
     (len - literals) % 4
 }
 
-/// The FSE codes of a stream: for each symbol in its row, and the states that decoding begins with.
+/// A stream's FSE codes, one for each symbol in its row, and the initial states of decoding.
 #[derive(Default)]
 pub(crate) struct StreamRows {
     codes: Vec<[u32; LANES]>,
@@ -28,7 +28,7 @@ pub(crate) struct StreamRows {
 }
 
 impl StreamRows {
-    /// Codes the symbols that `symbols` yields from last to first, each with its row and lane.
+    /// Codes the symbols from last to first, as `symbols` yields them, each with its row and lane.
     fn code(
         &mut self,
         model: &Model,
@@ -50,7 +50,7 @@ impl StreamRows {
     }
 }
 
-/// The codes of those streams of a chunk that FSE codes.
+/// The codes of a chunk's FSE-coded streams.
 #[derive(Default)]
 pub(crate) struct FseRows {
     literals: StreamRows,
@@ -140,10 +140,10 @@ impl Kernel for WriteChunk<'_> {
     }
 }
 
-/// Where the code of a symbol comes from.
+/// The source of symbols' codes.
 struct Codes<'a> {
     table: &'a [u32; 256],
-    /// For FSE, whose codes are computed from last to first: a row for each turn in which every lane codes a symbol.
+    /// For FSE, whose codes are computed from last to first: a row for each time that every lane codes a symbol.
     rows: Option<&'a [[u32; LANES]]>,
 }
 
@@ -162,7 +162,7 @@ impl<'a> Codes<'a> {
     }
 }
 
-/// Writes the states that decoding begins with, all states of a lane in one row.
+/// Writes the initial states of decoding, all states of a lane in one row.
 #[inline(always)]
 fn write_states<V: Vector>(writer: &mut Writer<'_, V>, streams: &[&StreamRows]) {
     let (mut bits, mut total) = (V::splat(0), 0);

@@ -1,7 +1,7 @@
 //! Reads a chunk's rows without vector instructions, lane after lane.
 //!
-//! Within a row, lanes affect each other only in which word each takes. So each lane can finish its row before the next
-//! lane begins, and its bits stay in one 64-bit register meanwhile.
+//! Within a row, lanes affect each other only through the words that they take. So each lane can finish its row before
+//! the next lane begins, and keeps its bits in one 64-bit register meanwhile.
 
 use super::rows::{ALL_ACTIVE, Active, LITERAL_ROW, active_literals, active_sequences};
 use crate::codec::Malformed;

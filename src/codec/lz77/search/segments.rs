@@ -1,7 +1,7 @@
 //! Parses a chunk segment by segment.
 //!
-//! Once their candidates are known, segments are independent of each other. They are parsed two at a time, because each
-//! step of a parse waits for the one before it, and a processor can do a step of the other segment meanwhile.
+//! Once their candidates are known, segments are independent of each other. They are parsed two at a time: each step of
+//! a parse waits for the one before, and the processor can do a step of the other segment meanwhile.
 
 use super::candidates::LOOKAHEAD;
 use super::lazy::Match;
@@ -25,9 +25,9 @@ pub(crate) struct Segment<'a, const N: usize> {
 }
 
 impl<const N: usize> Segment<'_, N> {
-    /// Looks at positions from `pos` on, which is before `last`, for the first whose four bytes equal those `recent`
-    /// before it (if that is not 0) or that has a candidate. Returns it and whether its bytes are so equal; or if none
-    /// of the positions looked at is such, where to continue.
+    /// Examines positions from `pos`, which is before `last`, for the first whose four bytes equal those `recent`
+    /// before it (if that is not 0), or which has a candidate. Returns it, and whether its bytes are equal; or, if no
+    /// examined position qualifies, the position to continue at.
     #[inline(always)]
     pub(crate) fn first<P: Probe>(
         &self,
@@ -57,7 +57,7 @@ pub(crate) struct Chunk<'a> {
     /// Length of a segment.
     pub segment: usize,
     pub window_start: usize,
-    /// The matches go here.
+    /// Receives the matches.
     pub out: &'a mut Vec<Match>,
     pub scratch: &'a mut Vec<Match>,
 }

@@ -1,9 +1,9 @@
-//! The candidates for the matches of a whole segment at a time.
+//! Finds the candidates for the matches of a whole segment at a time.
 //!
-//! A position's candidates are taken from the K most recent earlier positions in its window whose next bytes have the
-//! same hash: those that also have the same *tag*, eight more bits of the hash. So the table alone rules out most
-//! positions that do not match, without fetching their bytes. Every position is entered, whatever a parse does. Hence
-//! candidates depend on the data alone, and a GPU finds the same ones by sorting positions by (hash, position).
+//! A position's candidates come from the K most recent earlier positions in its window whose next bytes have the same
+//! hash: those among them with the same *tag*, eight more bits of the hash. So the table alone rules out most positions
+//! that do not match, without fetching their bytes. Every position is entered, whatever a parse does. Hence candidates
+//! depend on the data alone, and a GPU finds the same ones by sorting positions by (hash, position).
 //!
 //! A position with fewer than [`LOOKAHEAD`](super::candidates::LOOKAHEAD) bytes left in the block neither has
 //! candidates nor is one.
@@ -49,15 +49,15 @@ pub(crate) struct Tagged<const K: usize, const BYTES: u32, const BITS: u32> {
 impl<const K: usize, const BYTES: u32, const BITS: u32> Tagged<K, BYTES, BITS> {
     const MEMORY: u64 = (4 * K as u64) << BITS;
 
-    /// Whether to bring slots into the cache before they are exchanged. With tables of a megabyte and more and 512 KiB of
-    /// cache, this makes the search 4 to 18% faster; with 2 MiB, nothing changes. Small tables lose 8%.
+    /// Whether to prefetch slots before they are exchanged. With tables of a megabyte and more and 512 KiB of cache,
+    /// this makes the search 4 to 18% faster; with 2 MiB, nothing changes. Small tables lose 8%.
     const LOOKS_AHEAD: bool = K > 1;
 
     fn reserve(&mut self, positions: usize) -> Result<(), OutOfMemory> {
         if self.slots.is_empty() {
             self.end = 1;
-            // The first look into a page costs as much as the first write. So if most pages will be needed anyway,
-            // write to all of them first.
+            // The first read of a page costs as much as the first write. So if most pages will be needed anyway, write
+            // to all of them first.
             if positions as u64 > Self::MEMORY / PAGE {
                 reserve(&mut self.slots, 1 << BITS)?;
                 self.slots.resize(1 << BITS, [0; K]);
@@ -181,7 +181,7 @@ pub(crate) struct Found<'a, const N: usize> {
 }
 
 impl<const N: usize> Found<'_, N> {
-    /// Positions that [`first`](Self::first) looks at.
+    /// Positions that [`first`](Self::first) examines.
     pub(crate) const AT_ONCE: usize = 56 / N;
 
     /// The distances to a position's candidates.
@@ -200,8 +200,8 @@ impl<const N: usize> Found<'_, N> {
     }
 }
 
-/// Positions whose candidates are found before those in reach are noted: so few that they stay in the cache meanwhile,
-/// and so many that most have been written before they are read.
+/// Positions whose candidates are found before those in reach are noted: few enough to stay in the cache meanwhile, and
+/// enough that most have been written before they are read.
 const PIECE: usize = 256;
 
 impl<const N: usize, L: Lookup<N>> Default for Candidates<N, L> {
@@ -214,7 +214,7 @@ impl<const N: usize, L: Lookup<N>> Candidates<N, L> {
     /// Numbers of rows and of groups of bits for this many positions.
     const fn lengths(positions: usize) -> (usize, usize) {
         let rows = positions.next_multiple_of(PIECE);
-        // As many bits more as are read at a time.
+        // Room for the extra bits of a whole read.
         (rows, rows * N / BATCH + 2)
     }
 
@@ -272,7 +272,8 @@ mod tests {
     use crate::codec::lz77::search::parse::tests::samples;
     use crate::codec::lz77::search::probe::Portable;
 
-    /// The table entries that a position finds by its hash of `BYTES` bytes, by a search of all positions before it.
+    /// The entries that the table returns for a position's hash of `BYTES` bytes, found by a search of all positions
+    /// before it.
     fn by_search<const BYTES: u32, const BITS: u32>(data: &[u8], pos: usize, k: usize) -> Vec<u32> {
         let hash = |p| (product::<BYTES>(read64(data, p)) >> 32) as u32;
         let slot = |p| hash(p) >> (32 - BITS);
@@ -316,7 +317,7 @@ mod tests {
         });
     }
 
-    /// A table that has seen many blocks finds what a new one finds, also when its origins start over.
+    /// A table with many blocks behind it finds the same candidates as a new one, also when its origins start over.
     #[test]
     fn earlier_blocks_leave_no_candidates() {
         let block: Vec<u8> = (0..400_u32).map(|i| ((i * i) >> 3) as u8).collect();
@@ -333,7 +334,7 @@ mod tests {
         assert!(expected.as_flattened().iter().any(|&distance| distance > 0));
         let mut used = Table::default();
         for jump in [0, 0, MAX_BLOCK - 2000, 0, 0, MAX_BLOCK, MAX_BLOCK - 1, 0] {
-            // A long block of which nothing was entered.
+            // A long block without any entries.
             used.start(jump);
             assert!(used.lookup.end <= MAX_END);
             assert!(found_by(&mut used, &block) == expected, "{jump}");

@@ -51,7 +51,7 @@ impl Decoder {
             as u64
     }
 
-    /// Makes room for all that decoding a block of `block_len` bytes may take.
+    /// Makes room for decoding a block of `block_len` bytes.
     pub(crate) fn reserve(&mut self, block_len: usize) -> Result<(), OutOfMemory> {
         let chunk = block_len.clamp(1 << MIN_CHUNK_LOG, 1 << MAX_CHUNK_LOG);
         reserve(&mut self.literals, chunk + 2 * LITERAL_ROW)
@@ -127,7 +127,7 @@ impl Kernel for ReadChunk<'_> {
 
 /// Reads a chunk's symbols in rows.
 pub(in crate::codec::lz77) trait ReadRows {
-    /// Reads literals into the places from `shift` to `end` of the grid. `FSE` tells the model's mode.
+    /// Reads literals into the places from `shift` to `end` of the grid. `FSE` is the model's mode.
     fn literals<const FSE: bool>(
         &mut self,
         model: &Decoding,
@@ -149,7 +149,7 @@ pub(in crate::codec::lz77) trait ReadRows {
     fn is_at_end(&self) -> bool;
 }
 
-/// The error for a chunk whose FSE states do not end where an encoder begins.
+/// The error for a chunk whose final FSE states are not an encoder's initial ones.
 pub(in crate::codec::lz77) const UNFINISHED: Malformed = Malformed("FSE states do not end at zero");
 
 impl ReadChunk<'_> {

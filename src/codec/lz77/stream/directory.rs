@@ -1,10 +1,10 @@
-//! The head of a payload: how the block is cut, and where each chunk's record lies.
+//! The head of a payload: the lengths of chunks, windows and groups, and the place of each chunk's record.
 
 use crate::codec::Malformed;
 use crate::codec::lz77::{MAX_BLOCK, MAX_CHUNK_LOG, MIN_CHUNK_LOG, Params};
 use core::ops::Range;
 
-/// How a block is cut. On disk: four bytes, `chunk_log`, `window_log`, `group_log` and 0.
+/// The division of a block. On disk: four bytes, `chunk_log`, `window_log`, `group_log` and 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     /// Length of a chunk, the unit of lane streams.
@@ -19,7 +19,7 @@ impl Header {
     pub(crate) const BYTES: usize = 4;
 
     pub(crate) fn new(params: &Params, block_len: usize) -> Self {
-        // A short block needs no window longer than itself. Its header then tells how little memory it takes.
+        // A short block needs no window longer than itself. Its header then shows how little memory it takes.
         let needed = (block_len.next_power_of_two().ilog2() as u8).max(MIN_CHUNK_LOG);
         let chunk_log = params.chunk_log.min(needed);
         Self {
@@ -88,8 +88,8 @@ impl Header {
     }
 }
 
-/// What the directory says about a chunk. On disk: a little-endian word of 64 bits, with `words` in the low 22,
-/// `literals` in the next 21, and `sequences` in the top 21.
+/// A chunk's entry in the directory. On disk: a little-endian word of 64 bits, with `words` in the low 22, `literals`
+/// in the next 21, and `sequences` in the top 21.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Length of its record in 32-bit words.

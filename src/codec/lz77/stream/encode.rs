@@ -84,7 +84,7 @@ impl Encoder {
         2 * (group + group / 3 * (12 + 16) + group * 4) + group + Parser::memory(params, block_len)
     }
 
-    /// Makes room for all that encoding a block of `block_len` bytes takes, except a payload longer than the block.
+    /// Makes room for encoding a block of `block_len` bytes, except for a payload longer than the block.
     pub(crate) fn reserve(&mut self, params: &Params, block_len: usize) -> Result<(), OutOfMemory> {
         let header = Header::new(params, block_len);
         let group = header.group_len().min(block_len);
@@ -114,11 +114,11 @@ impl Encoder {
         }
     }
 
-    /// Appends the payload of `block` to `out`. Gives up and returns false as soon as it is certain that the payload
-    /// has `limit` bytes or more; then anything may have been appended.
+    /// Appends the payload of `block` to `out`. Gives up and returns false as soon as the payload is certain to have
+    /// `limit` bytes or more; `out` may then have further bytes at its end.
     ///
     /// # Errors
-    /// If the system refuses memory; then, too, anything may have been appended.
+    /// If the system refuses memory; `out` may then, too, have further bytes at its end.
     ///
     /// # Panics
     /// If the block is longer than [`MAX_BLOCK`].

@@ -6,7 +6,7 @@ use super::spec::{BATCH, INITIAL_RECENT, RECENT};
 use crate::codec::Malformed;
 use crate::codec::lanes::LANES;
 
-/// Up to 64 decoded sequences. That of lane `l` and parity `p` is at `[p][l]`.
+/// Up to 64 decoded sequences. The one of lane `l` and parity `p` is at `[p][l]`.
 pub(crate) struct SequenceBatch {
     /// `literals | length << 16`.
     pub lengths: [[u32; LANES]; 2],
@@ -22,8 +22,8 @@ impl Default for SequenceBatch {
     }
 }
 
-/// Bytes that a copy reads and writes at once, needed or not: most literal runs and matches are no longer, and a
-/// processor cannot foresee which are. So a copy may go up to as many bytes past its end.
+/// Bytes that a copy reads and writes at once, needed or not: most literal runs and matches are no longer, and the
+/// processor cannot predict which are. So a copy may overrun its end by up to as many bytes.
 const SLACK: usize = 32;
 
 /// Offsets from which on a match is copied 16 bytes at a time.
@@ -109,8 +109,8 @@ impl<'a> Executor<'a> {
                 });
             }
             if end + SLACK <= self.block.len() {
-                // SAFETY: the sequence has just been checked, and `SLACK` bytes follow it in the block, as they follow
-                // the last literal.
+                // SAFETY: the sequence has just been checked. `SLACK` bytes follow it in the block, and `SLACK` bytes
+                // follow the last literal.
                 unsafe { self.copy(run, offset, length) };
             } else {
                 let from = self.literal;
@@ -126,12 +126,12 @@ impl<'a> Executor<'a> {
     /// Copies the next `run` literals, and after them a match of `length` bytes from `offset` bytes before.
     ///
     /// # Safety
-    /// There are so many literals. The match begins within the block, and at least [`SLACK`] bytes of the block follow
-    /// its end.
+    /// At least `run` literals remain. The match begins within the block, and at least [`SLACK`] bytes of the block
+    /// follow its end.
     #[inline(always)]
     unsafe fn copy(&mut self, run: usize, offset: usize, length: usize) {
-        // SAFETY: no copy reads or writes more than `SLACK` bytes past the end of the run or the match. Those from the
-        // block read only what is before the byte that they write first.
+        // SAFETY: no copy reads or writes more than `SLACK` bytes past the end of the run or the match. Copies within
+        // the block read only bytes before the first byte that they write.
         unsafe {
             let from = self.literals.as_ptr().add(self.literal);
             let to = self.block.as_mut_ptr().add(self.pos);
@@ -170,23 +170,23 @@ impl<'a> Executor<'a> {
 /// Copies `N` bytes at once.
 ///
 /// # Safety
-/// So many bytes at `from` can be read, and so many at `to` written.
+/// `N` bytes at `from` can be read, and `N` at `to` written.
 #[inline(always)]
 unsafe fn copy_bytes<const N: usize>(from: *const u8, to: *mut u8) {
     // SAFETY: the caller's promise. Arrays of bytes need no alignment.
     unsafe { *to.cast::<[u8; N]>() = *from.cast::<[u8; N]>() }
 }
 
-/// A multiple of each offset below [`FAR`] that is at least 8, which is how far apart copies of 8 bytes must be.
+/// A multiple of each offset below [`FAR`]. It is at least 8, the least distance between copies of 8 bytes.
 const MULTIPLES: [u8; FAR] = [0, 8, 8, 9, 8, 10, 12, 14, 8, 9, 10, 11, 12, 13, 14, 15];
 
 /// Copies a match that may overlap itself: its `offset` is less than [`FAR`].
 ///
 /// # Safety
-/// `offset` bytes before `to` can be read, and `length` and seven more from there on be read and written.
+/// `offset` bytes before `to` can be read, and `length` and seven more from `to` on can be read and written.
 #[inline(always)]
 unsafe fn repeat(offset: usize, to: *mut u8, length: usize) {
-    // SAFETY: the caller's promise. All that is read at or after `to` has been written.
+    // SAFETY: the caller's promise. All bytes read at or after `to` have been written before.
     unsafe {
         let from = to.sub(offset);
         if offset < 8 {
@@ -236,7 +236,7 @@ mod tests {
                 let mut batch = SequenceBatch::default();
                 batch.lengths[0][0] = (run | length << 16) as u32;
                 batch.offsets[0][0] = offset + RECENT as u32 - 1;
-                // With room for what copies write past their end, and without.
+                // With room for the copies' overrun, and without.
                 for room in [SLACK, SLACK - 1, 0] {
                     let mut block = vec![99; end + room];
                     block[..before.len()].copy_from_slice(&before);

@@ -70,7 +70,7 @@ struct Alphabet {
     raw_bits: u8,
     /// The longest Huffman code.
     huffman_bits: u8,
-    /// The largest FSE table. A symbol and its extra bits must take less than 32 bits, so that they fit a row.
+    /// The largest FSE table. A symbol and its extra bits must take fewer than 32 bits to fit in a row.
     fse_log: u8,
 }
 
@@ -156,7 +156,7 @@ impl Model {
                 }
             }
         }
-        // What FSE takes is an estimate.
+        // The size under FSE is an estimate.
         if self.mode != Mode::Fse {
             self.min_bits = best;
         }
@@ -206,7 +206,7 @@ impl Models {
         self.offsets.choose(&streams.offsets.counts, OFFSET, chunks, fse);
     }
 
-    /// The fewest bytes that a group with these models takes: offsets and lengths may have further bits.
+    /// The fewest bytes that a group with these models takes: offsets and lengths may have extra bits.
     pub(crate) fn min_len(&self) -> usize {
         let bits: u64 = self.each().iter().map(|model| model.min_bits).sum();
         (bits / 8) as usize

@@ -19,9 +19,9 @@ pub(super) const SHORT_RUN: usize = 16;
 
 /// Cuts a chunk into sequences within the limits of the format, and appends its literals.
 ///
-/// A match that continues the one before is joined to it. A parse ends every match at the end of its segment, at the latest: a
-/// match that ends there goes on here while bytes are equal, and later matches lose what it covers. `segment` is the length of
-/// a segment, a power of two.
+/// A match that continues the one before is joined to it. A parse ends every match at the end of its segment, at the
+/// latest. Here, a match that ends there goes on while bytes are equal, and later matches lose the part that it covers.
+/// `segment` is the length of a segment, a power of two.
 #[inline(always)]
 pub(crate) fn cut(
     block: &[u8],
@@ -67,7 +67,7 @@ pub(crate) fn cut(
     }
 }
 
-/// What is left of a match from `pos` on, if that is long enough for a match.
+/// The rest of a match from `pos` on, if that is long enough for a match.
 #[inline(always)]
 fn uncovered(m: Match, pos: u32) -> Option<Match> {
     let covered = pos.saturating_sub(m.start);
@@ -115,10 +115,10 @@ mod tests {
         let block = b"0123456789abcdef0123456789abcdef0123456789.....";
         let alone = [(16, 26, 16), (5, 0, 0)];
         assert_eq!(cut_of(block, &[(16, 8, 16)]), alone);
-        // Others are covered, or continue it.
+        // Other matches are covered by it, or continue it.
         assert_eq!(cut_of(block, &[(16, 8, 16), (25, 5, 1), (32, 8, 2), (41, 3, 1)]), alone);
         assert_eq!(cut_of(block, &[(16, 8, 16), (24, 8, 16), (34, 6, 2)]), alone);
-        // One has enough left.
+        // One of the covered matches has enough left.
         let both = [(16, 26, 16), (0, 3, 1), (2, 0, 0)];
         assert_eq!(cut_of(block, &[(16, 8, 16), (30, 5, 2), (41, 4, 1)]), both);
     }

@@ -1,8 +1,8 @@
 //! The codes of LZ77 payloads, on which encoder, decoder and kernels must agree.
 //!
 //! A *sequence* is a run of literals followed by a match. Its two lengths share one *token*, a symbol of 256; its
-//! offset is a symbol of 48. Where symbols are too few for exact values, they stand for a base to which extra bits are
-//! added ("log2 codes").
+//! offset is a symbol of 48. Where there are too few symbols for exact values, a symbol stands for a base, and extra
+//! bits are added to it ("log2 codes").
 
 use core::hint::select_unpredictable;
 
@@ -157,10 +157,10 @@ pub(crate) fn offset(offset: u32) -> Coded {
     Coded::new(RECENT as u32 + 2 * k + top - 4, k, x - (top << k))
 }
 
-/// The latest explicit offsets of a chunk, the newest first: a queue.
+/// The latest explicit offsets of a chunk, as a queue, the newest first.
 ///
-/// Using a recent offset does not move it to the front. So a decoder finds the entry that a symbol means by counting
-/// the explicit offsets before it, with no serial dependence.
+/// Using a recent offset does not move it to the front. So a decoder finds the entry of a symbol by counting the
+/// explicit offsets before it, with no serial dependence.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recent(pub [u32; RECENT]);
 
@@ -170,7 +170,7 @@ impl Recent {
     /// Returns the symbol of `offset`, and records the offset if it is explicit.
     #[inline(always)]
     pub(crate) fn code(&mut self, offset: u32) -> Coded {
-        // No branches: which of the three it is, is nearly unpredictable.
+        // No branches: which of the three matches is nearly unpredictable.
         let [a, b, c] = self.0;
         let known = (offset == a) | (offset == b) | (offset == c);
         let index = select_unpredictable(offset == a, 0, select_unpredictable(offset == b, 1, 2));
