@@ -1,10 +1,10 @@
-//! Reasons why a structure on disk cannot be used, for code that does not know its place in the file.
+//! Why a structure on disk cannot be used, for code that does not know where in the file it is.
 
 use std::io;
 
 use crate::codec::{Malformed, OutOfMemory};
 
-/// The reason why a structure cannot be used. `Fault::at`, beside [`Error`](crate::Error), adds the place.
+/// Why a structure cannot be used. `Fault::at`, beside [`Error`](crate::Error), adds the place.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// There is no magic here.

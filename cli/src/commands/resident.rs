@@ -185,4 +185,5 @@ impl Row {
 }
 
 /// The first line of comma-separated values.
-pub const CSV_HEAD: &str = "file,device,level,pipeline,block_size,ratio,direction,blocks,bytes,device_memory,stage,ms,filter\n";
+pub const CSV_HEAD: &str = "file,device,level,pipeline,block_size,ratio,direction,blocks,bytes,\
+    device_memory,stage,ms,filter\n";

@@ -157,7 +157,9 @@ fn imports_and_conditions_are_resolved() {
 
 #[test]
 fn batches_that_cannot_be_counted_are_refused() {
-    let cost = KernelCost::parse("f", "// @pz_cost {\n// threads: 1\n// passes: 1\n// buffers: a=N*4294967296+18446744069414584320\n// local_mem: 0\n// }").unwrap();
+    let text = "// @pz_cost {\n// threads: 1\n// passes: 1\n// buffers: \
+                a=N*4294967296+18446744069414584320\n// local_mem: 0\n// }";
+    let cost = KernelCost::parse("f", text).unwrap();
     assert!(Shape { blocks: 1, slot: 0 }.bytes(&cost, "a").is_ok());
     assert!(Shape { blocks: 1, slot: 256 }.bytes(&cost, "a").is_err());
     assert!(Shape { blocks: 2, slot: 0 }.bytes(&cost, "a").is_err());

@@ -60,7 +60,8 @@ fn filter(text: &mut String, program: &Program) {
         "__kernel void undo_module(__global const Job*jobs,__global const uchar*before,__global uchar*after,\
          __global uint*results,uint blocks,uint slot,uint lanes,uint stage,uint number,uint fuel,uint lane_log){\n\
          uint item=(uint)get_group_id(0)*THREADS+(uint)get_local_id(0);Lane lane;ulong arguments[8];\n\
-         if(!begin(&lane,arguments,jobs,before,after,results,item,blocks,slot,lanes,stage,number,fuel,lane_log))return;\n",
+         if(!begin(&lane,arguments,jobs,before,after,results,item,blocks,slot,lanes,stage,number,\
+         fuel,lane_log))return;\n",
     );
     private_memory(text, program);
     let mut arguments = String::from("&lane");

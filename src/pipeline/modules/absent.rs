@@ -18,7 +18,7 @@ impl FrameModules {
         Err(Fault::Unsupported("this build was made without modules"))
     }
 
-    /// Devices undo none.
+    /// Nothing undoes them on devices.
     pub(crate) fn on_devices(&self) -> &[ModuleStep] {
         match *self {}
     }
@@ -29,7 +29,7 @@ impl FrameModules {
     }
 }
 
-/// Modules have no names here.
+/// A module's name is not looked for.
 pub(crate) fn name(_: &ModuleRecord) -> Option<String> {
     None
 }

@@ -71,7 +71,10 @@ fn untrusted_modules_do_not_run() {
     let source = super::Watched { bytes: file, ..Default::default() };
     let refused = Archive::of_source(std::sync::Arc::new(source), &ArchiveOptions::new());
     let error = refused.err().unwrap();
-    let is_untrusted = matches!(&error, ArchiveError::Format { error, .. } if matches!(**error, Error::UntrustedModule { .. }));
+    let is_untrusted = matches!(
+        &error,
+        ArchiveError::Format { error, .. } if matches!(**error, Error::UntrustedModule { .. })
+    );
     assert!(is_untrusted, "{error}");
 }
 
