@@ -1,11 +1,11 @@
-//! Small inputs, one call each, beside zstd: what a call costs before the first byte.
+//! Small inputs, one call each, beside zstd: the cost of a call before the first byte.
 
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use pz::{Compressor, DecodeOptions, Decompressor, Level, Options};
 
-/// Lines of a log, which differ.
+/// Different lines of a log.
 fn contents(len: usize) -> Vec<u8> {
     let mut text = String::new();
     let mut number = 1_u32;

@@ -1,9 +1,9 @@
 //! Reads and writes bits, most significant first. The descriptions of entropy codes are written this way.
 //!
-//! The first bit of a stream is the top bit of its first byte, and a value's top bit comes first, so the next bits, as
-//! they are, look up a canonical prefix code. The streams coded over many lanes have layouts of their own; this one is
-//! for the few dozen bytes in front of them, which one lane reads. Every read is checked, so no input can make a reader
-//! run forever.
+//! The first bit of a stream is the top bit of its first byte, and a value's top bit comes first, so the next bits can
+//! directly look up a canonical prefix code. Streams coded over many lanes have layouts of their own; this one is for
+//! the few dozen bytes in front of them, which one lane reads. Every read is checked, so no input can make a reader run
+//! forever.
 
 /// Appends bits to a byte vector.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub struct BitWriter<'a> {
 }
 
 impl<'a> BitWriter<'a> {
-    /// A writer that begins at a byte boundary, after what `out` already holds.
+    /// A writer that begins at a byte boundary, at the end of `out`.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, pending: 0, held: 0 }
     }

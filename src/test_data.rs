@@ -12,7 +12,7 @@ pub(crate) fn noise(seed: u32, len: usize, symbols: u32) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Bytes with many instructions that call, so that some overlap.
+/// Bytes with many call instructions, some of which overlap.
 pub(crate) fn calls(seed: u32, len: usize) -> Vec<u8> {
     let byte = |x: u8| [0xe8, 0xe9, 0, 0xff, 0x94, 0x97, 7, 0xe7][usize::from(x) % 8];
     noise(seed, len, 256).into_iter().map(byte).collect()
@@ -36,8 +36,8 @@ pub(crate) fn mixture(len: usize) -> Vec<u8> {
     out
 }
 
-/// A text of a few phrases, then another, then the first again. So its end has a long repetition far away and many short ones
-/// nearby. Only the far one has the eight random bytes that stand here and there.
+/// A text of a few phrases, then another, then the first again. So its end has a long repetition far away and many
+/// short ones nearby. Only the far one has the eight random bytes that occur now and then.
 pub(crate) fn far_and_near(len: usize) -> Vec<u8> {
     let source = include_bytes!("codec/lz77/stream/decode.rs");
     let phrases = |seed, len| -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! Blocks that repeat parts of earlier blocks: every way to read them, and what damage does to them.
+//! Blocks that repeat parts of earlier blocks: every way to read them, and the effects of damage.
 
 mod common;
 
@@ -81,7 +81,7 @@ fn every_reader_restores_every_level() {
     }
 }
 
-/// A block alone, and one after another, that repeats itself. Each decodes without the other.
+/// Two blocks, each of which repeats itself. Each decodes without the other.
 #[test]
 fn blocks_that_repeat_themselves() {
     let mut again = sample(200_000, 3);
@@ -166,7 +166,7 @@ fn flushes_and_unknown_lengths() {
     let file = encoder.finish().unwrap();
     let all = [&contents[..300_000], &contents, &contents[300_000..]].concat();
     assert!(pz::decompress(&file, &decode_options()).unwrap() == all);
-    // Less than a block, and nothing.
+    // Inputs of less than a block, and of nothing.
     for len in [0, 1, 1000, BLOCK, BLOCK + 1] {
         let part = &contents[..len];
         assert!(
@@ -176,7 +176,7 @@ fn flushes_and_unknown_lengths() {
     }
 }
 
-/// What is lost with a block: the block, and those that repeat it.
+/// A lost block takes with it the blocks that repeat it.
 #[test]
 fn recovery_saves_what_does_not_depend_on_damage() {
     let contents = contents();
@@ -213,7 +213,7 @@ fn recovery_saves_what_does_not_depend_on_damage() {
         assert!(
             matches!(error, Error::Corrupt { place, .. } if place.block == Some(number as u64))
         );
-        // Also a range of a block that is whole, but repeats a damaged one.
+        // Ranges of sound blocks that repeat a damaged one fail, too.
         let mut reader = SeekableReader::new(Cursor::new(&damaged), &decode_options()).unwrap();
         for lost in &lost {
             let error = reader.copy_range((*lost).clone(), &mut Vec::new()).unwrap_err();
@@ -246,12 +246,12 @@ fn any_damage_ends_in_right_bytes_or_an_error() {
     }
 }
 
-/// A frame that permits less than its blocks need is refused where blocks are decoded in order.
+/// A frame whose reach is less than its blocks need is refused when its blocks are decoded in order.
 #[test]
 fn matches_beyond_the_reach_are_refused() {
     let contents = contents();
     let mut file = pz::compress(&contents, &options()).unwrap();
-    // The field `reach`, and the checksum of the header behind it.
+    // Sets the field `reach`, and the checksum of the header after it.
     for reach in [1_u64 << 20, 1 << 17] {
         file[24..32].copy_from_slice(&reach.to_le_bytes());
         let checksum = crc32c::crc32c(&file[..32]);

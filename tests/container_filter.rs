@@ -159,7 +159,7 @@ fn random(i: u32) -> u32 {
     ((mixed ^ mixed >> 27) >> 41) as u32
 }
 
-/// Pixels in bands, which are alike in many rows.
+/// Pixels in bands, which are similar in many rows.
 fn bands() -> Vec<u8> {
     let pixels = (0..).flat_map(|i: u32| {
         let light = (f64::from(i % 640) / 30.0 + f64::from(i / 640) / 9.0).sin() * 90.0 + 120.0;
@@ -187,13 +187,13 @@ fn arrays() -> Vec<(&'static str, Vec<u8>)> {
     let floats = floats.take(len).collect();
     let prices = (0..).flat_map(|i: u32| (f64::from(random(i) % 9000) / 100.0).to_le_bytes());
     let prices = prices.take(len).collect();
-    // As some parsers of decimal numbers divide.
+    // A way of dividing that some parsers of decimal numbers use.
     let places = (0..).flat_map(|i| (f64::from(random(i) % 9_000_000) / 10.0 / 1e4).to_le_bytes());
     let places = places.take(len).collect();
-    // With noise of its own, no channel tells of another, and no row of a row far away.
+    // Each pixel has noise of its own, so no channel says anything about another, and no row about a row far away.
     let pixels =
         (0..).zip(bands()).map(|(i, c): (u32, u8)| c.wrapping_add(random(i) as u8 & 15)).collect();
-    // No dark ones: bytes of text are as large.
+    // No dark pixels: text has bytes of the same size.
     let mut walk = [90_u8, 150, 210];
     let bright = (0..len as u32).map(|i| {
         let value = &mut walk[i as usize % 3];
@@ -227,7 +227,7 @@ fn auto_finds_the_type_of_arrays_and_leaves_text_alone() {
             assert!(small_len < plain_len, "{pipeline}: {chain:?}: {small_len}, not {plain_len}");
             assert!(pz::decompress(&small, &decode_options()).unwrap() == contents);
         }
-        // Bands that come again row by row: only matches from near are fewer with a filter.
+        // Bands that repeat row by row: a filter only leaves fewer matches with near rows.
         let bands = bands();
         let [small, plain] = [&auto, &options].map(|how| pz::compress(&bands, how).unwrap().len());
         assert!(small <= plain, "{pipeline}: {small}, not {plain}");
@@ -250,7 +250,7 @@ fn auto_finds_the_type_of_arrays_and_leaves_text_alone() {
 
 #[test]
 fn auto_expects_matches_from_afar() {
-    // Each number comes often, and hardly one twice within a sample: a filter helps samples, and harms the whole.
+    // Each number occurs often, but rarely twice within a sample: a filter helps samples, and harms the whole.
     let number = |i: u32| f64::from(random(random(i) % 16_000)) / 8e6 + 1e-3;
     let contents: Vec<u8> = (0..1 << 18).flat_map(|i| number(i).to_le_bytes()).collect();
     for pipeline in [Pipeline::Lzh, Pipeline::Bwt] {

@@ -1,5 +1,5 @@
 //! Files written by each version of the format, kept forever: later versions must still read them. They are never
-//! rewritten; a new version or a new part of the format gets files of its own.
+//! rewritten; a new version or a new part of the format gets its own files.
 
 mod common;
 
@@ -32,14 +32,15 @@ fn version_1() -> Vec<(String, Golden)> {
     files
 }
 
-/// The files with modules, which the format got later: of the sources in `tests/modules`, at the time of writing.
+/// The files with modules, a later part of the format: modules from the sources in `tests/modules`, at the time of
+/// writing.
 fn modules() -> Vec<(String, Golden)> {
     [("module", 70_000), ("single-module", 30_000)]
         .map(|(name, len)| (name.to_string(), Golden::Modules(len)))
         .into()
 }
 
-/// The files with single frames, which the format got later.
+/// The files with single frames, a later part of the format.
 fn single_frames() -> Vec<(String, Golden)> {
     let mut files: Vec<_> = levels_and_pipelines()
         .into_iter()
@@ -68,11 +69,11 @@ enum Golden {
     Part1000ThenAll,
     /// All of it, and then parts of it again, as distant matches.
     Distant,
-    /// Numbers of few values, as places in a list.
+    /// Numbers with few values, as places in a list.
     Dictionary,
-    /// A part three times, and then the rest, with matches within a block, too. These came later.
+    /// A part three times, then the rest, with matches within blocks, too, a later part of the format.
     Near,
-    /// Bytes among which calls of x86 and Arm programs are frequent.
+    /// Bytes with many calls of x86 and Arm programs.
     Calls,
 }
 
@@ -135,7 +136,7 @@ fn with_modules() -> Options {
     Options::new().modules(modules).filter("module1:3,module0,transpose2".parse().unwrap())
 }
 
-/// They are written with the feature only.
+/// These files are written with the feature only.
 #[cfg(not(feature = "modules"))]
 fn with_modules() -> Options {
     Options::new()

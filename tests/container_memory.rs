@@ -16,7 +16,7 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 /// Allowance for the standard library, the pool's threads and the measuring itself.
 const OTHER: usize = 256 << 10;
 
-/// Returns the result of `work`, and the peak of allocated memory above what was allocated before.
+/// Returns the result of `work`, and the peak of allocated memory above the amount before.
 fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
@@ -24,8 +24,8 @@ fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     (result, ALLOCATOR.peak_usage() - before)
 }
 
-/// The same for all memory that the system has given the process. That is more than was allocated, and includes mapped
-/// memory. If the process never held more than before, because it gave memory back first, the peak is 0.
+/// The same for all memory that the system has given the process. That is more than the allocated memory, and includes
+/// mapped memory. If the process never held more than before, because it gave memory back first, the peak is 0.
 #[cfg(target_os = "linux")]
 fn peak_of_process<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let peak = || -> usize {
@@ -171,7 +171,7 @@ fn memory_is_bounded() {
     assert!(used < OTHER, "{used}");
 }
 
-/// A source that repeats itself after 300,000 bytes; the blocks of an encoder and of a decoder of it, and its recovery.
+/// Encodes, decodes and recovers a source that repeats itself every 300,000 bytes.
 fn distant_matches_are_bounded() {
     const LEN: usize = 3 << 20;
     let part: Vec<u8> = (0..300_000_u32).map(|i| (i.wrapping_mul(i >> 3) >> 11) as u8).collect();
@@ -204,7 +204,7 @@ fn distant_matches_are_bounded() {
             let (len, used) = peak(decode);
             assert_eq!(len.unwrap(), LEN as u64);
             assert!(used <= limit as usize + OTHER, "{used} > {limit}: {options:?}");
-            // Recovery keeps 16 blocks, however far back matches reach, and the places of all.
+            // Recovery keeps 16 blocks, however far back matches reach, and the places of all blocks.
             let limit = limit + (16 << 20);
             let options = options.max_memory(limit);
             let recover = || pz::recover(&mut Cursor::new(&file), &mut io::sink(), false, &options);
@@ -220,7 +220,7 @@ fn distant_matches_are_bounded() {
 /// The buffers of long blocks are mapped, so allocations alone do not show them.
 #[cfg(target_os = "linux")]
 fn long_blocks_are_bounded() {
-    /// Allowance for threads, and for what the allocator keeps.
+    /// Allowance for threads, and for memory that the allocator keeps.
     const OTHER: usize = 4 << 20;
     let len = 30 << 20;
     for (pipeline, threads) in [(Pipeline::Lzh, 1), (Pipeline::Lzh, 2), (Pipeline::Bwt, 2)] {

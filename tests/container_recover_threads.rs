@@ -1,4 +1,4 @@
-//! Recovery gives the same pieces and errors, whatever the number of threads and the memory that they have.
+//! Recovery returns the same pieces and errors, with any number of threads and any amount of memory.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn everything(file: impl Read + Seek, options: &DecodeOptions, errors: usize) ->
     let (mut all, mut failed) = (Vec::new(), 0);
     assert!(!recovery.end_unknown());
     while failed < errors {
-        // A piece borrows the recovery, which also tells whether an end is missing.
+        // A piece borrows the recovery, which also says whether an end is missing.
         let found = match recovery.next_piece() {
             Ok(Some(Piece::Block { frame, number, source, range, contents })) => {
                 Found::Block(frame, number, source, range, contents.to_vec(), false)
@@ -68,7 +68,7 @@ fn blocks(file: &[u8]) -> Vec<Vec<u8>> {
     blocks.map(|b| file[b.offset as usize..][..b.compressed_size as usize].to_vec()).collect()
 }
 
-/// A small block of 400 bytes, coded or stored, as it is in a frame.
+/// A small block of 400 bytes, coded or stored, with its header.
 fn small_block(pipeline: Pipeline) -> Vec<u8> {
     let mut contents = sample(1 << 16, 1);
     match pipeline {
@@ -157,7 +157,7 @@ fn a_block_that_needs_too_much_memory_is_an_error_in_its_place() {
     }
 }
 
-/// A file of which some bytes cannot be read.
+/// A file with some unreadable bytes.
 struct Faulty<'a> {
     file: Cursor<&'a [u8]>,
     bad: Range<u64>,

@@ -26,7 +26,8 @@ fn check(file: &[u8], contents: &[u8], what: &dyn std::fmt::Display) {
     let streamed = Decoder::new(file, &options).and_then(|mut d| d.copy_to(&mut out));
     let streamed = verdict(streamed.map(|_| out), "Decoder");
     assert_eq!(whole, streamed, "{what}: the decoders disagree");
-    // Random access reads less of the file, so it may miss faults that others report, but nothing else.
+    // Random access reads less of the file, so it may miss faults that other readers report, but must not report
+    // others.
     let mut out = Vec::new();
     let ranged = SeekableReader::new(Cursor::new(file), &options)
         .and_then(|mut reader| reader.copy_range(0..reader.len(), &mut out));
@@ -107,7 +108,7 @@ proptest! {
         let end = (at + removed).min(file.len());
         file.splice(at..end, run);
         check(&file, &contents, &name);
-        // Saved contents are right, and belong where the piece says.
+        // Saved contents are right, and at the place that the piece gives.
         let options = DecodeOptions::new();
         let Ok(mut recovery) = pz::Recovery::new(Cursor::new(&file), &options) else {
             return Ok(());
@@ -242,7 +243,7 @@ fn crafted_files_are_refused() {
     let two = [header.clone(), store(16, 0, &full), store(16, 1, b"tail")].concat();
     let first_len = 19 + (1 << 16);
     let good_len = two.len() as u64 + 26;
-    // Check that crafting works.
+    // Check that undamaged crafted files work.
     let good = [two.clone(), end(&[first_len], (1 << 16) + 4, good_len)].concat();
     assert_eq!(pz::decompress(&good, &decode_options()).unwrap().len(), (1 << 16) + 4);
     assert!(SeekableReader::new(Cursor::new(&good), &decode_options()).is_ok());
@@ -332,14 +333,14 @@ fn crafted_files_are_refused() {
 #[test]
 fn recovery_takes_time_in_proportion() {
     use craft::*;
-    // Count processor time, because other programs may use most of the processor. Other tests of this process count
-    // too.
+    // Count processor time, because other programs may use most of the processor. The time of other tests in this
+    // process counts, too.
     let start = processor_time();
     let mut files = vec![b"\xB7\x49\0\0".repeat(300_000), b"\xB7\x42".repeat(300_000)];
     // Blocks whose payloads are the blocks after them.
     let header = coded(3, 26, 1, 1 << 26, b"", 1_000_000);
     files.push(header.repeat(1_500_000 / header.len()));
-    // Many ends, each of which claims the only frame.
+    // Many ends, each claiming the only frame.
     let mut ends = frame_header(0, 16, None);
     for _ in 0..50_000 {
         let len = ends.len() as u64 + 22;

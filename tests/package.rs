@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// `cargo package` has nothing to warn of, and what the README links to is in the package.
+/// `cargo package` warns of nothing, and all files that the README links to are in the package.
 #[test]
 fn the_package_is_whole() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

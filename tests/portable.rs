@@ -4,13 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Whether this test must run. `PZ_TEST_NO_SKIP` says so. `PZ_TEST_NO_WASM` is the exception: the script that sets both
-/// says that it could not install the tools.
+/// Whether this test must run, which is what `PZ_TEST_NO_SKIP` says. `PZ_TEST_NO_WASM` is an exception: the script that
+/// sets both could not install the tools.
 fn must_run() -> bool {
     std::env::var_os("PZ_TEST_NO_SKIP").is_some() && std::env::var_os("PZ_TEST_NO_WASM").is_none()
 }
 
-/// Whether a tool is there. Fails if the test must run and the tool is missing.
+/// Whether a tool is installed. Fails if the test must run and the tool is missing.
 fn is_there(what: &str, command: &mut Command, expected: &str) -> bool {
     let output = command.output().ok().filter(|output| output.status.success());
     let found = output.is_some_and(|output| {

@@ -1,4 +1,4 @@
-//! The crate for writing modules (`sdk/`): its template and examples build, and do what they say.
+//! The crate for writing modules (`sdk/`): its template and examples build, and behave as documented.
 
 #![cfg(feature = "modules")]
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use pz::module::{Module, Windows};
 
-/// Builds a package in `sdk` for WebAssembly and returns the folder of the results; `None` if that cannot be done here.
+/// Builds a package in `sdk` for WebAssembly and returns the folder of the results; `None` if this machine cannot.
 fn built(package: &str, what: &[&str]) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let must_run = std::env::var_os("PZ_TEST_NO_SKIP").is_some()
@@ -31,7 +31,7 @@ fn built(package: &str, what: &[&str]) -> Option<PathBuf> {
         .args(what)
         .arg("--target-dir")
         .arg(&scratch)
-        // The folder's own settings limit the stack, and no others are to apply.
+        // The folder's own settings limit the stack, and no others must apply.
         .current_dir(root.join("sdk").join(package))
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
@@ -89,7 +89,7 @@ fn a_record_format_is_filtered_and_restored() {
         output
     };
     let mut contents = log(10_000);
-    // What is no whole record.
+    // Bytes that are no whole record.
     contents.extend(b"rest");
     let options = pz::Options::new();
     let plain = pz::compress(&contents, &options).unwrap().len();
@@ -99,7 +99,7 @@ fn a_record_format_is_filtered_and_restored() {
         let packed = pz::compress(&encoded, &options).unwrap().len();
         assert!(3 * packed < 2 * plain, "{packed} bytes instead of {plain} with {lanes} lanes");
     }
-    // The same bytes in any record: no damaged input does more than fail.
+    // The same bytes in every record: damaged input fails, and does nothing worse.
     run("decode", &vec![0xff; 1000], 3);
 }
 

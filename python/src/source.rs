@@ -189,6 +189,11 @@ struct FileObject {
 impl FileObject {
     fn new(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let file = PyFile::new(object, &["read", "seek", "tell"])?;
+        if object.hasattr("seekable")? && !object.call_method0("seekable")?.is_truthy()? {
+            let unsupported = py.import("io")?.getattr("UnsupportedOperation")?;
+            let what = "the file object does not seek; libpz.open reads such";
+            return Err(PyErr::from_value(unsupported.call1((what,))?));
+        }
         let places = || {
             let start = file.tell()?;
             file.seek(SeekFrom::End(0))?;

@@ -88,6 +88,9 @@ def test_file_objects_with_few_methods(tmp_path):
     for door in (pz.list, pz.load, pz.open_file, lambda file: pz.recover(file, tmp_path / "saved")):
         with pytest.raises(TypeError, match=r"file object with seek\(\), not OnlyRead"):
             door(OnlyRead(data))
+        pipe = io.BufferedReader(Failing(data))
+        with pytest.raises(io.UnsupportedOperation, match="does not seek"):
+            door(pipe)
     for mode in ("wb", "ab"):
         parts = []
         with pz.open(Sink(parts), mode, **BLOCKS) as file:

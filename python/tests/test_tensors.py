@@ -3,7 +3,9 @@
 import io
 import json
 import os
+import sys
 import threading
+import types
 
 import pytest
 
@@ -321,6 +323,46 @@ def test_types_of_ml_dtypes(name):
     with pz.open_file(file) as tensors:
         assert tensors["a"].dtype == array.dtype and tensors["a"].tobytes() == array.tobytes()
         assert tensors.get_slice("a")[1:3].tobytes() == array[1:3].tobytes()
+
+
+class Lazy:
+    """As tensors of torch that are conjugated or negated: what is in their memory is not what they stand for."""
+
+    __module__ = "torch"
+
+    def __init__(self, array, is_conj=False, is_neg=False):
+        self.array, self.is_conj, self.is_neg = array, is_conj, is_neg
+        self.dtype, self.shape = f"torch.{array.dtype.name}", array.shape
+
+    def detach(self):
+        return self
+
+    cpu = contiguous = detach
+
+    def resolve_conj(self):
+        return Lazy(self.array.conj() if self.is_conj else self.array, is_neg=self.is_neg)
+
+    def resolve_neg(self):
+        return Lazy(-self.array if self.is_neg else self.array, is_conj=self.is_conj)
+
+    def reshape(self, count):
+        return Lazy(self.array.reshape(count), self.is_conj, self.is_neg)
+
+    def view(self, dtype):
+        assert not self.is_conj and not self.is_neg, "torch refuses this"
+        return Lazy(self.array.view(dtype))
+
+    def numpy(self):
+        return self.array
+
+
+def test_lazy_tensors(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(uint8="u1"))
+    waves, file = TENSORS["waves"], io.BytesIO()
+    pz.save_file({"conjugated": Lazy(waves, is_conj=True), "negated": Lazy(waves.imag.copy(), is_neg=True)}, file)
+    file.seek(0)
+    loaded = pz.load_file(file)
+    assert numpy.array_equal(loaded["conjugated"], waves.conj()) and numpy.array_equal(loaded["negated"], -waves.imag)
 
 
 def test_torch(tmp_path):

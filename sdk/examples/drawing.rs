@@ -8,9 +8,9 @@
 
 use pz_module::{rgb, set_pixel, thread_id};
 
-/// Bits behind the point.
+/// Bits after the binary point.
 const POINT: u32 = 24;
-/// Steps after which a point counts as one of the set.
+/// The number of steps after which a point counts as part of the set.
 const STEPS: u32 = 100;
 
 fn product(a: i64, b: i64) -> i64 {

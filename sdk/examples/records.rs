@@ -1,6 +1,6 @@
 //! A filter for a record format that no built-in stage covers.
 //!
-//! A log has records of 12 bytes from up to 16 sensors, in the order in which they come in:
+//! A log has records of 12 bytes from up to 16 sensors, in order of arrival:
 //!
 //! | bytes | |
 //! |---|---|
@@ -8,13 +8,13 @@
 //! | 4 and 5 | number of the sensor |
 //! | 6 to 11 | its three channels, 16 bits each |
 //!
-//! A channel differs little from what the same sensor measured last, which a stride cannot say: sensors do not take
-//! turns. `encode` replaces times by differences, and each channel by the difference to that sensor's last one; then it
+//! A channel differs little from the same sensor's last value. No stride expresses that: sensors do not take turns.
+//! `encode` replaces times by differences, and each channel by the difference to that sensor's last one; then it
 //! gathers the first bytes of all records, the second bytes, and so on. `decode` undoes that. Each lane has a run of
 //! records of its own, in which differences begin anew.
 //!
-//! Both have the parameters of a filter: the argument is the length of what comes before the first record of the file,
-//! such as a header, and the position is where the unit begins in the file. So records may begin anywhere in a unit.
+//! Both have the parameters of a filter: the argument is the length of the bytes before the file's first record, such
+//! as a header, and the position is where the unit begins in the file. So records may begin anywhere in a unit.
 //!
 //! ```text
 //! cargo build --release --target wasm32-unknown-unknown --examples
@@ -27,10 +27,10 @@ use pz_module::{in8, in32, out8, out32, share};
 
 /// Bytes of a record.
 const RECORD: u32 = 12;
-/// Sensors that are told apart; the numbers of others are taken modulo this.
+/// Sensors with a state of their own; other numbers are taken modulo this.
 const SENSORS: usize = 16;
 
-/// What a run of records remembers.
+/// The state of a run of records.
 struct Last {
     time: u32,
     channels: [[u16; 3]; SENSORS],
@@ -51,14 +51,14 @@ fn unzigzag(coded: u16) -> u16 {
     coded >> 1 ^ (0 - (coded & 1) as i16) as u16
 }
 
-/// The whole records of a unit: where the first begins, and how many there are.
+/// The whole records of a unit: the start of the first, and their number.
 fn records(input_len: u32, header: u32, position: u64) -> (u32, u32) {
     let into = (position + u64::from(RECORD) - u64::from(header % RECORD)) % u64::from(RECORD);
     let first = ((RECORD - into as u32) % RECORD).min(input_len);
     (first, (input_len - first) / RECORD)
 }
 
-/// Copies what is no whole record, before the records and behind them.
+/// Copies the bytes before and after the whole records.
 fn copy_rest(lane: u32, input_len: u32, first: u32, count: u32) {
     if lane == 0 {
         for at in (0..first).chain(first + count * RECORD..input_len) {

@@ -1,9 +1,9 @@
-//! What modules for pz import.
+//! The functions that modules for pz import.
 //!
 //! A module is a small WebAssembly program that pz runs on CPUs and GPUs alike, one *lane* for each piece of work. It
-//! computes with integers only, without recursion, and has 4096 bytes of stack and static data for each lane. What it
-//! reaches beyond that, it reaches by the functions here. Each checks its arguments: an access beyond what there is
-//! ends the run.
+//! computes with integers only, without recursion, and has 4096 bytes of stack and static data for each lane. The
+//! functions here are its only access to anything else. Each checks its arguments: an access out of bounds ends the
+//! run.
 //!
 //! To begin, copy `template/`, and build it:
 //!
@@ -16,11 +16,12 @@
 //!
 //! `examples/` has a filter for a record format (`records`), and a program that draws (`drawing`).
 //!
-//! A filter exports `encode` and `decode`, both with the parameters `lane`, `lanes`, `input_len`, `output_len`, `argument`
-//! and `position`, or the first of these. The input is a unit of a file's contents, of up to 1 MiB, which begins at byte
-//! `position` of them; the output has as many bytes, and is 0 at first. Lanes stand for 4096 bytes each unless the user says
-//! otherwise, and [`share`] divides the work among them; two lanes must not write the same byte. `argument` is the number in
-//! `--filter FILE.wasm:NUMBER`. `decode` must restore exactly what `encode` was given: `pz compress` checks that.
+//! A filter exports `encode` and `decode`, both with the parameters `lane`, `lanes`, `input_len`, `output_len`,
+//! `argument` and `position`, or the first few of these. The input is a unit of a file's contents, of up to 1 MiB,
+//! which begins at byte `position` of the contents; the output has the same length, and is 0 at first. There is a lane
+//! for every 4096 bytes unless the user says otherwise, and [`share`] divides the work among them; two lanes must not
+//! write the same byte. `argument` is the number in `--filter FILE.wasm:NUMBER`. `decode` must restore exactly the
+//! input of `encode`: `pz compress` checks that.
 
 #![no_std]
 
@@ -37,12 +38,12 @@ unsafe extern "C" {
     pub safe fn out32(at: u32, value: u32);
 }
 
-// What all lanes of a run share. Lanes run in any order, or at the same time.
+// State that all lanes of a run share. Lanes run in any order, or at the same time.
 #[link(wasm_import_module = "gpu")]
 unsafe extern "C" {
     /// The number of this lane, from 0.
     pub safe fn thread_id() -> u32;
-    /// Adds to word `at` of the state, and returns what it was.
+    /// Adds to word `at` of the state, and returns its previous value.
     pub safe fn atomic_add(at: u32, value: u32) -> u32;
     /// Word `at` of the state.
     pub safe fn read_state(at: u32) -> u32;
@@ -59,8 +60,8 @@ pub const fn rgb(red: u32, green: u32, blue: u32) -> u32 {
     red & 255 | (green & 255) << 8 | (blue & 255) << 16 | 255 << 24
 }
 
-/// The part of `count` elements that belongs to lane `lane` of `lanes`: its first element, and the one behind its last.
-/// All lanes have the same number, but for the last ones.
+/// The part of `count` elements that belongs to lane `lane` of `lanes`: its first element, and the one after its last.
+/// All lanes have the same number, except for the last ones.
 pub fn share(count: u32, lane: u32, lanes: u32) -> (u32, u32) {
     let each = if lanes == 0 { count } else { count.div_ceil(lanes) };
     let from = each.saturating_mul(lane).min(count);

@@ -1,4 +1,4 @@
-//! How many reads go on without a worker.
+//! Counts reads that go on without a worker.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -20,7 +20,7 @@ impl Background {
         *self.lock()
     }
 
-    /// Waits until there are none.
+    /// Waits until no read goes on.
     pub(super) fn finish(&self) {
         let mut count = self.lock();
         while *count > 0 {
@@ -29,7 +29,7 @@ impl Background {
     }
 }
 
-/// One of them, until it is dropped.
+/// One read in the background, until dropped.
 pub(super) struct Counted(Arc<Background>);
 
 impl Counted {

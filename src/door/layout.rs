@@ -1,8 +1,9 @@
-//! What a door's memory holds, word by word: `kernels/common/door.cl` and `door.wgsl` say the same, and a test compares them.
+//! The layout of a door's memory, word by word. `kernels/common/door.cl` and `door.wgsl` repeat it, and a test compares
+//! them.
 //!
-//! The control memory has a header of [`HEADER`] words; then the ring of [`Request`]s; then an [`Answer`] for each of the
-//! [`HANDLES`] handles; then for each handle the bytes of a path. The counters are a memory of their own, which only kernels
-//! use: the device's where it has some, because atomic operations there are fast.
+//! The control memory has a header of [`HEADER`] words; then the ring of [`Request`]s; then an [`Answer`] for each of
+//! the [`HANDLES`] handles; then for each handle the bytes of a path. The counters are a memory of their own, which
+//! only kernels use: device memory if the device has some, because atomic operations are fast there.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -19,17 +20,17 @@ pub(super) const PATH: usize = 64;
 pub(super) const VERSION: usize = 0;
 /// Requests that the ring holds, in the header.
 pub(super) const RING: usize = 1;
-/// Always 0, in the header: kernels in WGSL order what they write by it.
+/// Always 0, in the header: kernels in WGSL use it to order their writes.
 #[cfg(test)]
 pub(super) const ZERO: usize = 2;
-/// How many requests the host has taken, in the header, on a cache line of its own.
+/// The number of requests that the host has taken, in the header, on a cache line of its own.
 pub(super) const CONSUMED: usize = 16;
 
 /// The version of this layout.
 pub(super) const THIS_VERSION: u32 = 1;
 
-/// Words of the counters: of requests; of those that the host is known to have taken; a bit for each handle in use; how
-/// often each handle has been in use.
+/// Words of the counters: the number of requests; how many of them the host is known to have taken; a bit for each
+/// handle in use; each handle's generation, the number of its uses so far.
 pub(super) const REQUESTS: usize = 0;
 pub(super) const TAKEN: usize = 1;
 pub(super) const USED: usize = 32;
@@ -37,7 +38,7 @@ pub(super) const GENERATION: usize = 64;
 /// Words of all counters.
 pub(super) const COUNTERS: usize = GENERATION + HANDLES;
 
-/// What a request asks for.
+/// The operations of requests.
 pub(super) mod op {
     pub(in crate::door) const OPEN: u32 = 1;
     pub(in crate::door) const READ: u32 = 2;
@@ -49,7 +50,8 @@ pub(super) mod op {
     pub(in crate::door) const NOTHING: u32 = 7;
 }
 
-/// How many times each handle can be taken before its generation wraps around: generation 0 and the last one are none.
+/// The number of times that each handle can be taken before its generation wraps around: generation 0 and the last one
+/// are not used.
 pub(super) const LAST_GENERATION: u32 = 0x3f_ffff;
 /// Every handle's status once the door is shut.
 pub(super) const SHUT: u32 = u32::MAX;
@@ -62,7 +64,7 @@ pub(super) struct Request {
     pub op: u32,
     /// The handle's number in the lowest 10 bits, and its generation.
     pub handle: u32,
-    /// The file's number; to open, how.
+    /// The file's number; for an open, the mode.
     pub file: u32,
     /// Bytes of a piece of a stream.
     pub piece: u32,
@@ -74,7 +76,7 @@ pub(super) struct Request {
     pub turn: u32,
 }
 
-/// What the host tells of a handle. `status` comes last.
+/// The host's answer for a handle. `status` is written last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Answer {
@@ -83,7 +85,7 @@ pub(super) struct Answer {
     pub error: u32,
     /// Where the contents begin in their pool.
     pub place: u64,
-    /// Bytes that are there, or that there is room for.
+    /// Bytes present, or room for that many.
     pub bytes: u64,
     /// Length of the file or of the stream.
     pub total: u64,
@@ -91,9 +93,9 @@ pub(super) struct Answer {
     pub pool: u32,
     /// The number of a file that was opened.
     pub file: u32,
-    /// From one piece of a stream to the next, in bytes.
+    /// The distance from one piece of a stream to the next, in bytes.
     pub piece: u32,
-    /// Pieces of a stream that are there at once.
+    /// Pieces of a stream present at once.
     pub window: u32,
     /// Pieces of a stream that have been loaded so far.
     pub pieces: u32,
@@ -104,9 +106,9 @@ pub(super) struct Answer {
 
 const _: () = assert!(size_of::<Request>() == 4 * ENTRY && size_of::<Answer>() == 4 * ENTRY);
 
-/// Word of an [`Answer`]: how many pieces have been loaded.
+/// Word of an [`Answer`]: the number of loaded pieces.
 pub(super) const PIECES: usize = 12;
-/// Word of an [`Answer`]: the generation that was closed; and of a [`Request`]: its turn.
+/// Word of an [`Answer`]: the closed generation; of a [`Request`]: its turn.
 pub(super) const LAST: usize = ENTRY - 1;
 
 /// The state of a handle.
@@ -115,11 +117,11 @@ pub(super) const LAST: usize = ENTRY - 1;
 pub(super) enum State {
     /// The host has not answered.
     Loading = 1,
-    /// The contents are there.
+    /// The contents are present.
     Ready = 2,
     /// The request failed.
     Error = 3,
-    /// The kernel has closed it.
+    /// The kernel has closed the handle.
     Closed = 4,
 }
 
@@ -130,7 +132,7 @@ impl State {
     }
 }
 
-/// Where things are in the control memory, in words.
+/// The places of parts of the control memory, in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     /// Requests that the ring holds, a power of two.
@@ -148,7 +150,7 @@ impl Layout {
         HEADER + (number & (self.ring - 1)) as usize * ENTRY
     }
 
-    /// What `turn` of request `number` is.
+    /// The value of `turn` for request `number`.
     pub(super) fn turn(self, number: u32) -> u32 {
         (number / self.ring).wrapping_add(1)
     }

@@ -1,4 +1,4 @@
-//! What the host knows of each handle, and the words in which it tells the kernel.
+//! The host's record of each handle, and the words that tell the kernel about it.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -19,22 +19,22 @@ pub(super) struct Slots {
     slots: Vec<Mutex<Slot>>,
 }
 
-/// A handle, as the host knows it.
+/// A handle's state on the host.
 #[derive(Default)]
 pub(super) struct Slot {
-    /// How often the handle has been in use, as the kernel counts; 0 before the first time.
+    /// The number of the handle's uses, as the kernel counts; 0 before the first one.
     pub(super) generation: u32,
     pub(super) held: Held,
 }
 
-/// What the host keeps for a handle.
+/// The host's resources for a handle.
 #[derive(Default)]
 pub(super) enum Held {
     #[default]
     Nothing,
     /// Contents that the kernel is using.
     Contents(Room),
-    /// Room that the kernel fills with what it wants to write.
+    /// Room that the kernel fills with the bytes to write.
     Writing(Writing),
     Stream(Stream),
 }
@@ -56,7 +56,7 @@ pub(super) struct Stream {
     pub(super) piece: u64,
     /// The window. A piece is taken out while it is being loaded.
     pub(super) rooms: Vec<Option<Room>>,
-    /// Pieces that have been loaded, and that may be.
+    /// The number of loaded pieces, and of those that may be loaded so far.
     pub(super) loaded: u64,
     pub(super) allowed: u64,
     /// Whether a worker is loading pieces.
@@ -64,7 +64,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// The next piece to load: its number, where it begins in the file, and its length. `None` if there is none, or no place
+    /// The next piece to load: its number, its place in the file, and its length. `None` if there is none, or no room
     /// for it.
     pub(super) fn next(&self) -> Option<(u64, u64, u64)> {
         let start = self.loaded.checked_mul(self.piece).filter(|start| *start < self.total)?;
@@ -82,7 +82,7 @@ impl Slots {
         all
     }
 
-    /// What kernels know the control memory as.
+    /// The control memory, as kernels see it.
     pub(super) fn words(&self) -> &VisibleWords {
         &self.words
     }
@@ -94,7 +94,7 @@ impl Slots {
         (turn == self.layout.turn(number)).then(|| bytemuck::cast(self.words.read::<ENTRY>(at)))
     }
 
-    /// Whether one of the next requests that come after `number` is there.
+    /// Whether one of the next requests after `number` is there.
     pub(super) fn has_later(&self, number: u32) -> bool {
         (1..128).any(|after| self.request(number.wrapping_add(after)).is_some())
     }
@@ -121,8 +121,8 @@ impl Slots {
         self.words.see(at) == generation_of(handle)
     }
 
-    /// Takes note that a kernel has begun to use `handle`, and frees what it held before. False if that makes no sense: the
-    /// handle is in use already.
+    /// Notes that a kernel has begun to use `handle`, and frees the handle's earlier contents. Returns false if the
+    /// handle cannot be new: it is already in use, or its generation is invalid.
     pub(super) fn begin(&self, handle: u32) -> bool {
         let generation = generation_of(handle);
         let mut slot = self.slot(handle);
@@ -133,7 +133,8 @@ impl Slots {
         true
     }
 
-    /// Calls `with` with what is held for `handle`, unless the kernel has closed it or uses it for something else by now.
+    /// Calls `with` with the resources of `handle`, unless the kernel has closed it or uses it for something else by
+    /// now.
     pub(super) fn with<T>(&self, handle: u32, with: impl FnOnce(&mut Held) -> T) -> Option<T> {
         let mut slot = self.slot(handle);
         if slot.generation != generation_of(handle) || slot.generation == 0 {
@@ -142,8 +143,8 @@ impl Slots {
         Some(with(&mut slot.held))
     }
 
-    /// Gives `handle` what it asked for, and tells the kernel; or why there is nothing. The status of `answer` is set here.
-    /// What a closed handle gets is freed.
+    /// Delivers the result of a request to `handle`, or the error, and tells the kernel. Sets the status in `answer`.
+    /// If the handle is closed, frees the result.
     pub(super) fn deliver(&self, handle: u32, outcome: Result<(Held, Answer), RequestError>) {
         let mut slot = self.slot(handle);
         let generation = generation_of(handle);
@@ -164,7 +165,7 @@ impl Slots {
         slot.held = held;
         let words: [u32; ENTRY] = bytemuck::cast(answer);
         let at = self.layout.answer(number_of(handle));
-        // Not the status, and not what only kernels write.
+        // Skips the status, and the word that only kernels write.
         for (word, value) in words.iter().enumerate().take(LAST).skip(1) {
             self.words.set(at + word, *value);
         }
@@ -182,7 +183,7 @@ impl Slots {
         self.words.tell(at, state.status(generation_of(handle)));
     }
 
-    /// Frees what handles hold that kernels have closed. Returns whether there were any.
+    /// Frees the resources of handles that kernels have closed. Returns whether there were any.
     pub(super) fn sweep(&self) -> bool {
         let mut has_freed = false;
         for (number, slot) in self.slots.iter().enumerate() {
@@ -198,11 +199,11 @@ impl Slots {
         has_freed
     }
 
-    /// Tells kernels that the door is shut, whatever they ask for.
+    /// Tells kernels that the door is shut, for all handles.
     pub(super) fn shut(&self) {
         for (number, slot) in self.slots.iter().enumerate() {
             let mut slot = slot.lock();
-            // What is being loaded is delivered to nobody.
+            // Loads that are still running are not delivered.
             slot.generation = 0;
             self.words.tell(self.layout.answer(number), SHUT);
         }

@@ -15,7 +15,7 @@ const COMMON: usize = 11;
 pub(crate) const STORE_LEN: usize = COMMON + 8;
 /// Length of the header of a block of any other method.
 pub(crate) const CODED_LEN: usize = COMMON + 16;
-/// Length of the fields that a block with distant matches has besides.
+/// Length of the further fields of a block with distant matches.
 const DISTANT_LEN: usize = 12;
 /// Length of the longest header, that of a filtered block with distant matches.
 pub(crate) const MAX_LEN: usize = CODED_LEN + DESCRIPTOR_LEN + DISTANT_LEN;
@@ -23,14 +23,14 @@ pub(crate) const MAX_LEN: usize = CODED_LEN + DESCRIPTOR_LEN + DISTANT_LEN;
 /// The longest contents of a block of method [`Method::Lz77`].
 const MAX_LZ77_LEN: u32 = 1 << 24;
 
-/// What the header of a block with distant matches says of its own bytes.
+/// The fields for the own bytes, in the header of a block with distant matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OwnBytes {
     /// Their length, at least 1.
     pub(crate) len: u32,
     /// Their CRC-32C.
     pub(crate) crc: u32,
-    /// Length of the list of matches, with which the payload begins.
+    /// Length of the list of matches at the beginning of the payload.
     pub(crate) list_len: u32,
 }
 
@@ -38,9 +38,9 @@ pub(crate) struct OwnBytes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockHeader {
     pub(crate) method: Method,
-    /// The filters that the contents went through before the method.
+    /// The filters applied to the contents before the method.
     pub(crate) filters: Option<FilterChain>,
-    /// For a block with distant matches, what method and filters apply to: its own bytes.
+    /// For a block with distant matches, its own bytes: method and filters apply to them.
     pub(crate) own: Option<OwnBytes>,
     /// Base-2 logarithm of the frame's block size.
     pub(crate) block_log: u8,
@@ -77,7 +77,7 @@ impl BlockHeader {
         header_len(self.kind())
     }
 
-    /// Method, and which optional fields there are, as in the header.
+    /// The method, and bits for the optional fields, as in the header.
     const fn kind(&self) -> u8 {
         let filtered = if self.filters.is_some() { IS_FILTERED } else { 0 };
         let distant = if self.own.is_some() { HAS_DISTANT } else { 0 };
@@ -238,17 +238,17 @@ impl BlockHeader {
         Ok(())
     }
 
-    /// For a block with distant matches: the list of them, the header of its own bytes as if they were a block's
-    /// contents, and the payload of these. `payload` is the block's; whether it is damaged shows when the own bytes are
-    /// decoded. `None` for any other block.
+    /// For a block with distant matches: the list of matches, the header of the own bytes as if they were a block's
+    /// contents, and the payload of the own bytes. `payload` is the block's; any damage to it shows when the own bytes
+    /// are decoded. `None` for any other block.
     pub(crate) fn split<'a>(&self, payload: &'a [u8]) -> Option<(&'a [u8], Self, &'a [u8])> {
         let (list, coded) = payload.split_at_checked(self.own?.list_len as usize)?;
         let header = self.of_own_bytes(list)?;
         Some((list, Self { payload_len: coded.len() as u32, ..header }, coded))
     }
 
-    /// The header of the own bytes as [`split`](Self::split) gives it, from the list alone: for a payload of which the rest
-    /// has not been read.
+    /// The header of the own bytes, like that of [`split`](Self::split), from the list alone: for a payload with its
+    /// rest unread.
     pub(crate) fn of_own_bytes(&self, list: &[u8]) -> Option<Self> {
         let own = self.own?;
         let payload_len = self.payload_len.checked_sub(list.len() as u32)?;
@@ -256,7 +256,7 @@ impl BlockHeader {
             own: None,
             content_len: own.len,
             payload_len,
-            // Of the whole payload's checksum, what is not that of the list.
+            // Takes the list's contribution out of the whole payload's checksum.
             payload_crc: self.payload_crc ^ crc32c_combine(crc32c(list), 0, payload_len as usize),
             content_crc: own.crc,
             ..*self
@@ -264,11 +264,11 @@ impl BlockHeader {
     }
 }
 
-/// Where a filtered block's header has the filters.
+/// Where the filters begin in a filtered block's header.
 const FILTERS: usize = COMMON + 8;
 
-/// Length of the header of a block with this method and these optional fields. For unknown methods it is that of the
-/// known ones: the checksum then tells whether the header is damaged.
+/// Length of the header of a block with this method and these optional fields. Unknown methods are taken to have the
+/// length of known ones: the checksum then shows whether the header is damaged.
 const fn header_len(kind: u8) -> usize {
     let filters = if kind & IS_FILTERED != 0 { DESCRIPTOR_LEN } else { 0 };
     let distant = if kind & HAS_DISTANT != 0 { DISTANT_LEN } else { 0 };

@@ -1,10 +1,10 @@
-//! Why a structure on disk cannot be used, for code that does not know where in the file it is.
+//! Reasons why a structure on disk cannot be used, for code that does not know its place in the file.
 
 use std::io;
 
 use crate::codec::{Malformed, OutOfMemory};
 
-/// Why a structure cannot be used. `Fault::at`, beside [`Error`](crate::Error), adds the place.
+/// The reason why a structure cannot be used. `Fault::at`, beside [`Error`](crate::Error), adds the place.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// There is no magic here.

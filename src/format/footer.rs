@@ -1,4 +1,4 @@
-//! The footer: the lengths of a frame, at its very end. From them a reader that can seek finds the frame and its index.
+//! The footer: the lengths of a frame, at its very end. From them a seeking reader finds the frame and its index.
 
 use std::io::Read;
 

@@ -1,4 +1,4 @@
-//! The frame header: all that a decoder must know before the first block.
+//! The frame header: everything a decoder must know before the first block.
 
 use std::io::{self, Read};
 
@@ -12,14 +12,14 @@ use crate::codec::filter::DESCRIPTOR_LEN;
 const FIXED: usize = 13;
 /// Length of the shortest header.
 pub(crate) const MIN_LEN: usize = FIXED + 4;
-/// Length of the longest header, without the modules behind it.
+/// Length of the longest header, without the modules after it.
 const MAX_LEN: usize = FIXED + 6 + DESCRIPTOR_LEN + 256 + 256 + 4;
 
 const HAS_CONTENT_SIZE: u8 = 1 << 0;
 const HAS_FILTERS: u8 = 1 << 1;
 const HAS_FIELDS: u8 = 1 << 2;
 const IS_SINGLE: u8 = 1 << 3;
-/// Which bit of a single frame's flags is the first of the lengths' width.
+/// The lowest bit, in a single frame's flags, of the lengths' width.
 const WIDTH_SHIFT: u8 = 4;
 const KNOWN_FLAGS: u8 = HAS_CONTENT_SIZE | HAS_FILTERS | HAS_FIELDS;
 const KNOWN_FLAGS_OF_SINGLE: u8 = HAS_FILTERS | HAS_FIELDS | IS_SINGLE | 3 << WIDTH_SHIFT;
@@ -27,29 +27,29 @@ const KNOWN_FLAGS_OF_SINGLE: u8 = HAS_FILTERS | HAS_FIELDS | IS_SINGLE | 3 << WI
 /// An unknown optional field makes the frame unreadable if its identifier is this or higher.
 const FIRST_CRITICAL_FIELD: u8 = 128;
 
-/// The optional field that says how far back distant matches reach.
+/// The optional field with the reach of distant matches.
 const REACH_FIELD: u8 = 128;
 /// Length of that field, with identifier and length.
 const REACH_FIELD_LEN: u8 = 10;
 
-/// The contents of a frame have at most so many bytes.
+/// No reach is longer than the longest contents of a frame.
 const MAX_REACH: u64 = MAX_BLOCKS << 26;
 
-/// A valid frame header, with the modules behind it.
+/// A valid frame header, with the modules after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     pub(crate) pipeline: Pipeline,
     /// Base-2 logarithm of the block size.
     pub(crate) block_log: u8,
-    /// The level that the writer was asked for, 0 if not recorded. Only people use it.
+    /// The level that the writer was asked for, 0 if not recorded. For information only.
     pub(crate) level: u8,
     /// Length of the frame's contents, if the writer knew it when it began the frame.
     pub(crate) content_size: Option<u64>,
-    /// For a single frame, what its header says about its only block.
+    /// For a single frame, the description of its only block.
     pub(crate) single: Option<Single>,
-    /// How many own bytes of blocks back distant matches may reach; 0 if no block has any.
+    /// How far back distant matches may reach, in own bytes of blocks; 0 if no block has distant matches.
     pub(crate) reach: u64,
-    /// The programs that undo filters of the frame's own.
+    /// The programs that undo the frame's own filters.
     pub(crate) modules: ModuleTable,
 }
 
@@ -225,8 +225,8 @@ fn read_list(
     Ok(Some(start..bytes.len()))
 }
 
-/// Reads the optional fields: each is an identifier, a length and that many bytes. Returns how far back distant matches
-/// reach, 0 if no field says so.
+/// Reads the optional fields: each is an identifier, a length and that many bytes. Returns the reach of distant
+/// matches, 0 if no field gives it.
 fn read_fields(mut fields: &[u8]) -> Result<u64, Fault> {
     if fields.is_empty() {
         return Err(Fault::Corrupt("the list of optional fields is empty"));
@@ -293,7 +293,7 @@ mod tests {
         (header, bytes)
     }
 
-    /// The list with the field that says how far back distant matches reach.
+    /// The list with the field for the reach of distant matches.
     fn reach_field(reach: u64) -> Vec<u8> {
         [&[REACH_FIELD_LEN, REACH_FIELD, 8][..], &reach.to_le_bytes()].concat()
     }

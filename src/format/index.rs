@@ -52,8 +52,8 @@ impl IndexWriter {
     }
 }
 
-/// Checks the index for a reader that goes from block to block, from what it knows about the blocks before it gets
-/// there, without keeping the index in memory.
+/// Checks the index for a reader that goes from block to block: compares it with the blocks read, without keeping it in
+/// memory.
 #[derive(Debug)]
 pub(crate) struct IndexChecker {
     /// CRC-32C of the marker and of every entry that the index must hold.
@@ -95,7 +95,7 @@ impl IndexChecker {
         Ok(())
     }
 
-    /// Reads all that follows the index's marker, footer included, and compares it with the blocks seen. `frame_len` is
+    /// Reads everything after the index's marker, footer included, and compares it with the blocks seen. `frame_len` is
     /// the length of header and blocks.
     pub(crate) fn finish(
         &self,

@@ -82,7 +82,7 @@ impl Pipeline {
             .ok_or(Fault::Unsupported("this pipeline is not known"))
     }
 
-    /// Whether blocks of this pipeline may be coded with `method`. What a decoder allocates rests on it.
+    /// Whether blocks of this pipeline may be coded with `method`. A decoder allocates memory by this rule.
     pub(crate) const fn permits(self, method: Method) -> bool {
         match method {
             Method::Store | Method::Fill => true,

@@ -1,4 +1,4 @@
-// The text links to its companions by file. Here these links lead to their modules instead, because the first
+// The text links to its companions by file. Here these links lead to the companions' modules instead, because the first
 // definition of a link counts.
 //! [lz77]: self::lz77
 //! [bwt]: self::bwt
@@ -39,7 +39,7 @@ pub(crate) use single::{
 };
 
 /// First bytes of every frame: a byte that no text has, the name, and line ends that a transfer in text mode would
-/// spoil.
+/// damage.
 pub(crate) const MAGIC: [u8; 8] = [0x89, b'P', b'Z', b'F', 0x0D, 0x0A, 0x1A, 0x0A];
 /// Version of the format that this library writes and reads.
 pub(crate) const VERSION: u8 = 1;

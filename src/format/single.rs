@@ -12,11 +12,11 @@ pub(crate) const CHECKSUM_LEN: usize = 4;
 /// The longest contents of a single frame: their length, less 1, takes at most three bytes.
 pub(crate) const MAX_CONTENT_LEN: usize = 1 << 24;
 
-/// What the header of a single frame says about its block.
+/// The description of a single frame's block in the frame header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Single {
     pub(crate) method: Method,
-    /// The filters that the contents went through before the method.
+    /// The filters applied to the contents before the method.
     pub(crate) filters: Option<FilterChain>,
     /// Length of the contents; 0 if the frame has no block.
     pub(crate) content_len: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Single {
     pub(crate) header_crc: u32,
 }
 
-/// The fewest bytes that a full block can take, in whichever form its frame is written: it repeats one byte.
+/// The fewest bytes of a full block, in either form of frame: those of a block that repeats one byte.
 pub(crate) const fn least_full_block_len(block_log: u8) -> u64 {
     let content_len = 1 << block_log;
     let (method, filters) = (Method::Fill, None);
@@ -53,7 +53,7 @@ impl Single {
     }
 
     /// Bytes of the lengths, `width` bytes each, and of the filters, which follow `flags`. `kind` is the four bits of
-    /// method and filters. For unknown methods these are as many as for known ones: the check then tells whether the
+    /// method and filters. Unknown methods are taken to have the fields of known ones: the check then shows whether the
     /// header is damaged.
     pub(crate) const fn fields_len(kind: u8, width: usize) -> usize {
         let lengths = if kind < 2 { width } else { 2 * width };
@@ -108,7 +108,7 @@ impl Single {
         self.payload_len as u64 + CHECKSUM_LEN as u64
     }
 
-    /// The block's header without its checksums, which only the payload and the end of the frame can give.
+    /// The block's header without its checksums, which need the payload and the end of the frame.
     pub(crate) fn block(&self, frame: &FrameHeader) -> BlockHeader {
         BlockHeader {
             method: self.method,
@@ -165,7 +165,7 @@ impl Single {
     ) -> BlockHeader {
         let payload_crc = covered.map(|(payload_crc, _)| payload_crc);
         let before = covered.map_or(self.header_crc, |(_, before)| before);
-        // Remove from the checksum what the bytes before the contents contribute.
+        // Takes the contribution of the bytes before the contents out of the checksum.
         let content_crc = u32::from_le_bytes(checksum) ^ shift(before, self.content_len as usize);
         BlockHeader {
             payload_crc: payload_crc.unwrap_or(content_crc),
@@ -184,7 +184,7 @@ pub(crate) fn append_crc(crc: u32, part: &[u8], part_crc: u32) -> u32 {
     }
 }
 
-/// What `crc` contributes to the checksum of a text that goes on for `len` bytes.
+/// The contribution of `crc` to the checksum of a text that goes on for `len` bytes.
 fn shift(crc: u32, len: usize) -> u32 {
     match ZEROS.get(..len) {
         Some(zeros) => crc32c_append(crc, zeros) ^ crc32c(zeros),

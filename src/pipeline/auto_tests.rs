@@ -160,7 +160,7 @@ fn check_each(auto: &Auto, contents: &[u8], before: impl Fn()) -> Vec<String> {
 #[test]
 fn small_inputs_stay_on_the_cpu_and_ask_no_driver() {
     let fakes = registry(&[nothing("fast", Kind::Discrete)]);
-    // Two blocks for two threads, whatever the rates.
+    // Two blocks go to two threads, whatever the rates.
     let slow_cpu = auto(&fakes, &options(), 1.0, &[("fast", 1e12)]);
     for reason in check(&slow_cpu, &contents()[..1 << 17]) {
         assert_eq!(reason, "the CPU: there is a thread for each block");
@@ -219,7 +219,7 @@ fn software_devices_are_never_chosen() {
 fn auto_passes_over_devices_it_cannot_open_or_measure() {
     let closed = Fake { limits: limits("closed", Kind::Discrete), device: None };
     let fakes = registry(&[closed, nothing("unknown", Kind::Integrated)]);
-    // The CPU is so slow that measuring the unknown device would pay.
+    // The CPU is so slow that an unknown device would be worth measuring.
     let auto = auto(&fakes, &options(), 1e4, &[("closed", 1e12)]);
     let slow_cpu = || set_cpu_rate(&auto, 1e4);
     let reasons = check_each(&auto, &contents(), slow_cpu);
@@ -384,7 +384,7 @@ fn short_runs_teach_nothing() {
         wall: Duration::ZERO,
     };
     auto.learn(run.clone());
-    // A run whose caller has not said how long it took teaches nothing either.
+    // A run without a wall time from the caller teaches nothing either.
     let timed = auto.clone().timed_by_caller();
     timed.learn(run);
     assert_eq!(auto.predict(None, &options(), 2_000_000, None).unwrap().cpu_rate, 2e6);

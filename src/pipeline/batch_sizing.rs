@@ -35,7 +35,7 @@ struct FinishedBatch {
     at_once: usize,
 }
 
-/// The state from which the next step follows.
+/// The inputs of the decision on the next step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Situation {
     /// Blocks in the queue.
@@ -52,7 +52,7 @@ pub(crate) struct Situation {
     pub(crate) slots: usize,
     /// Workers beside the device.
     pub(crate) workers: usize,
-    /// How many more workers there would be if the device left.
+    /// The number of further workers there would be if the device left.
     pub(crate) displaced: usize,
     /// Whether the input has ended.
     pub(crate) is_ended: bool,

@@ -31,7 +31,7 @@ impl FaultJob {
     }
 
     /// Runs the job on `device`, decoding if `decodes` is set and encoding otherwise. The output must be right despite
-    /// the fault. Returns how many blocks the CPU did.
+    /// the fault. Returns the number of blocks that the CPU did.
     fn survive(&self, device: &Arc<Faulty<Arc<dyn Device>>>, decodes: bool) -> u64 {
         let gpu = Gpu::new(Arc::clone(device) as Arc<dyn Device>).memory(self.memory);
         let counted = Statistics::new();
@@ -48,8 +48,8 @@ impl FaultJob {
     }
 
     /// Runs the job in both directions, once for each call, read or write that `choose` gives, with `fault` at that
-    /// one. Returns how many faults had an effect, in the direction with fewer of them. With several batches at once,
-    /// the call that fails differs from run to run; and some of the bytes read do not matter.
+    /// one. Returns the number of faults that had an effect, in the direction with fewer of them. With several batches
+    /// at once, the failing call differs from run to run, and some of the bytes read do not matter.
     fn survive_all(
         &self,
         device: &Arc<dyn Device>,
@@ -147,8 +147,9 @@ fn a_device_that_fails_says_why() {
     }
 }
 
-/// Runs a job of 12 blocks in both directions, with plans for 12 batches of one block and, in turn, as much memory as
-/// `available` says for batches that take `one` each. Returns how many blocks the CPU encoded each time.
+/// Runs a job of 12 blocks in both directions, with plans for 12 batches of one block, once for each amount of device
+/// memory that `available` returns; its argument is the memory of a batch. Returns, for each, the number of blocks that
+/// the CPU encoded.
 fn left_by_short_memory(
     device: &Arc<dyn Device>,
     fault: fn(u64) -> Fault,

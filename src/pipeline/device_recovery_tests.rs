@@ -1,5 +1,5 @@
 //! Whole jobs with devices that misbehave for good or for a while: wrong results retire a device, and batches and slots
-//! that short memory took come back with it.
+//! lost to short memory come back with the memory.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn a_device_is_retired_for_wrong_results() {
     let expected = compress(&contents, &options()).unwrap();
     for device in devices() {
         for (decodes, work) in [(false, encoding()), (true, Work::Decode(Pipeline::Lzh))] {
-            // Payloads and contents are longer than this, and what else is read is shorter.
+            // Payloads and contents are longer than this, and all other reads are shorter.
             let faulty = Faulty::new(Arc::clone(&device), Fault::LongReads(4096));
             let gpu = Gpu::new(Arc::new(faulty)).memory(block_memory(&work, device.limits()));
             let counted = Statistics::new();
@@ -57,8 +57,8 @@ fn a_device_is_retired_for_wrong_results() {
     }
 }
 
-/// Another program takes memory for a while: first for all but three blocks, then for none. `fault` says how the driver
-/// tells. The device is to do `slots` batches at once, with `planned` blocks in all.
+/// Another program takes memory for a while: first for all but three blocks, then for none. `fault` is the driver's way
+/// of reporting it. The device should do `slots` batches at once, with `planned` blocks in all.
 fn memory_comes_back(device: &Arc<dyn Device>, fault: Fault, slots: u64, planned: u64) {
     let limits = Limits { compute_units: 1 << 16, ..device.limits().clone() };
     let one = block_memory(&encoding(), &limits);
@@ -80,7 +80,7 @@ fn memory_comes_back(device: &Arc<dyn Device>, fault: Fault, slots: u64, planned
             blocks += 1;
         }
     };
-    // Until batches are smaller, or slots do nothing, and the others work with what there is.
+    // Write until batches are smaller, or some slots have no memory and the others work with the memory there is.
     write_until(&|| faulty.refusals() >= 2 && faulty.most_used() >= 2 * one);
     assert!(faulty.most_used() <= 3 * one + one / 2, "{fault:?}");
     faulty.set_memory(u64::MAX);
@@ -94,7 +94,7 @@ fn memory_comes_back(device: &Arc<dyn Device>, fault: Fault, slots: u64, planned
     assert!(packed == compress(&block.repeat(blocks), &plain).unwrap());
 }
 
-/// Devices that one writer keeps busy. A fast one would wait for blocks, and take fewer at once.
+/// Devices that one writer keeps busy. A fast device would wait for blocks, and take fewer at once.
 fn slow_devices() -> impl Iterator<Item = Arc<dyn Device>> {
     devices().into_iter().filter(|device| device.limits().kind == Kind::Software)
 }
@@ -109,7 +109,7 @@ fn batches_grow_again_in_a_running_job() {
     }
 }
 
-/// A slot for which there was no memory at all takes part again.
+/// A slot without any memory takes part again later.
 #[test]
 fn slots_come_back_in_a_running_job() {
     for device in slow_devices() {
@@ -151,7 +151,7 @@ impl<'d> VaryingMemory<'d> {
     }
 }
 
-/// Whichever call runs out of memory, the engine halves the batch and the device does all of it.
+/// Whichever call runs out of memory, the engine halves the batch, and the device still does all of it.
 #[test]
 fn late_refusals_of_memory_halve_the_batch() {
     for device in devices() {

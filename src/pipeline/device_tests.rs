@@ -67,7 +67,7 @@ fn devices_read_from_places() {
     }
 }
 
-/// A device codes what blocks with distant matches have of their own.
+/// A device codes the own bytes of blocks with distant matches.
 #[test]
 fn devices_code_own_bytes() {
     let part = contents(500_000);
@@ -262,7 +262,7 @@ fn small_devices_do_what_fits() {
     }
 }
 
-/// A device that does no block of a job says why, in one line.
+/// A device that does no block of a job gives its reason, in one line.
 #[test]
 fn a_declining_device_says_why() {
     for device in devices() {

@@ -14,7 +14,7 @@ use crate::format::{BlockHeader, Fault, Method, Pipeline};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Coded {
     pub(crate) method: Method,
-    /// The filters that the contents went through before.
+    /// The filters applied to the contents before the codec.
     pub(crate) filters: Option<FilterChain>,
     /// CRC-32C of the payload.
     pub(crate) payload_crc: u32,
@@ -41,9 +41,9 @@ pub(crate) struct EncodeJob<'a> {
     pub(crate) coded: Option<Coded>,
     /// Whether the block is coded but has yet to be verified before use.
     pub(crate) is_unverified: bool,
-    /// The filters that a device's engine has chosen for it.
+    /// The filters that a device's engine has chosen for the block.
     pub(crate) filters: Option<FilterChain>,
-    /// Why the block is not coded: the system refused memory, or a module failed.
+    /// The reason why the block is not coded: the system refused memory, or a module failed.
     pub(crate) refused: Option<ApplyFault>,
 }
 
@@ -58,7 +58,7 @@ impl<'a> EncodeJob<'a> {
 #[derive(Debug)]
 pub(crate) struct DecodeJob<'a> {
     pub(crate) header: BlockHeader,
-    /// What runs the modules of the block's frame, if it has some.
+    /// Runs the modules of the block's frame, if it has some.
     pub(crate) modules: Option<&'a FrameModules>,
     /// The payload; `None` if the block is stored and already in `contents`.
     pub(crate) payload: Option<&'a [u8]>,
@@ -74,7 +74,7 @@ impl<'a> DecodeJob<'a> {
         self.header.filters.is_some_and(|filters| filters.has_modules())
     }
 
-    /// What the block's filters need to know.
+    /// The context of the block's filters.
     pub(crate) fn context(&self) -> Context<'a> {
         let modules = self.modules.map(|modules| modules as &dyn RunModule);
         Context { modules, position: self.header.position() }

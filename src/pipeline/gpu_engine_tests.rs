@@ -31,7 +31,7 @@ fn after(blocks: u64) -> (Vec<u32>, bool, bool) {
 fn short_memory_halves_batches_and_a_lost_device_is_retired() {
     // No memory for a single block: the device is not broken, but gets no more work of this kind.
     assert_eq!(after(0), (vec![0], false, true));
-    // The engine halves batches until they fit, and then finds that the device is lost.
+    // The engine halves batches until they fit, and then finds the device lost.
     assert_eq!(after(1), (vec![1], true, true));
     assert_eq!(after(3), (vec![2], true, true));
     assert_eq!(after(7), (vec![4], true, true));

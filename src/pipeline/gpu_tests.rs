@@ -13,7 +13,7 @@ fn staging_and_driver_count_in_the_memory_of_the_host() {
     const MIB: u64 = 1 << 20;
     let cost = Cost { fixed: 0, worker: MIB, block: MIB };
     for limit in [40 * MIB, 100 * MIB, 200 * MIB, 300 * MIB, 1000 * MIB, 4000 * MIB] {
-        // The device's limits are unknown, so it gets all that is left.
+        // The device's limits are unknown, so it gets all the memory left.
         let gpu = Gpu::finding(|| Err::<(Limits, Open), _>(DeviceError::Lost));
         let mut share = Share { workers: 2, in_flight: 4 };
         let job = Job {
@@ -51,7 +51,7 @@ fn batches_stay_within_the_memory_of_device_and_host() {
             let accelerator = Accelerator { most_slots, host_blocks, ..alone.clone() };
             let found = accelerator.batches(&limits).unwrap();
             assert_eq!(u64::from(found.slots), most_slots);
-            // A slot has one batch on the device and one that waits.
+            // A slot has one batch on the device and one waiting.
             let batch = (host_blocks / (2 * most_slots)).clamp(1, most.batch.into());
             assert_eq!(u64::from(found.batch), batch, "{most_slots} slots, {host_blocks} blocks");
         }

@@ -1,4 +1,4 @@
-//! How many workers and blocks the host has memory for while a device comes and goes.
+//! Limits workers and blocks to the host's memory while a device comes and goes.
 //!
 //! A device takes host memory: for its driver, for copies, and for the blocks of its batches. If the job decides late
 //! whether to use a device, the workers have all the memory until then. Before the job looks for the device, some
@@ -36,7 +36,7 @@ pub(crate) struct Limits {
     pub(crate) afterwards: Share,
 }
 
-/// The phase, and how many workers may work in it.
+/// The phase, and the number of workers that may work in it.
 #[derive(Debug)]
 pub(crate) struct HostMemory {
     phase: HostMemoryPhase,

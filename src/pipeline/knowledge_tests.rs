@@ -1,5 +1,5 @@
-//! One run of a kind of work teaches how long later runs take. These tests compare predictions with made-up machines,
-//! which are simulated block by block.
+//! One run of a kind of work teaches how long later runs take. These tests compare the predictions with made-up
+//! machines, simulated block by block.
 
 use super::*;
 use crate::gpu::tests::testing::made_up;
@@ -7,7 +7,7 @@ use crate::{Level, Options};
 
 const BLOCK: u64 = 1 << 20;
 
-/// A machine of which everything is known. Rates are bytes a second of one worker and of the device.
+/// A machine with known properties. Rates are bytes a second of one worker and of the device.
 #[derive(Debug, Clone, Copy)]
 struct Truth {
     workers: usize,
@@ -18,19 +18,19 @@ struct Truth {
     device: f64,
 }
 
-/// What happened in a run.
+/// The events of a run.
 struct Happened {
     wall: f64,
     /// How much longer the program ran, to close the device.
     closing: f64,
     cpu_blocks: u64,
-    /// Blocks of the CPU that were done when the device began.
+    /// Blocks that the CPU had done when the device began.
     before: u64,
     device_blocks: u64,
 }
 
 impl Truth {
-    /// A run of `blocks` blocks: whoever is free first takes the next one.
+    /// A run of `blocks` blocks: the first free worker or device takes the next one.
     fn run(&self, blocks: u64, with_device: bool) -> Happened {
         let block = BLOCK as f64;
         let of_worker = block / self.worker + block * self.waits;
@@ -109,7 +109,7 @@ fn workload() -> Workload {
     Workload::encoding(&Options::new().level(Level::MIN).block_size(BLOCK)).unwrap()
 }
 
-/// What is known after one run on the CPU and one with the device.
+/// Knowledge after one run on the CPU and one with the device.
 fn taught(truth: &Truth) -> Knowledge {
     let knowledge = Knowledge::new(Store::in_folder(None));
     truth.teach(&knowledge, 400, false);
@@ -135,7 +135,7 @@ fn one_run_teaches_how_long_others_take() {
     for truth in truths() {
         let wrong = truth.wrong(&taught(&truth));
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-        // Another number of workers: of the device its own rate is known, and not the rate of both together.
+        // With another number of workers, the device's own rate is known, but not the rate of both together.
         let more = Truth { workers: 2 * truth.workers, ..truth };
         if truth.waits == 0.0 {
             let wrong = more.wrong(&taught(&truth));

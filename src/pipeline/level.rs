@@ -36,7 +36,7 @@ const fn row(pipeline: Pipeline, block_log: u8, lz77: lz77::Params) -> Row {
 
 const fn lz(search: Search, chunk_log: u8, window_log: u8) -> lz77::Params {
     // Smaller segments for searches with many candidates, which would otherwise not stay in the second-level cache, and
-    // for the longest search, which takes too many steps for software devices of WebGPU otherwise.
+    // for the longest search, which would otherwise take too many steps for software devices of WebGPU.
     let is_small = matches!(search, Search::Lazy4 | Search::Lazy8 | Search::Lazy64);
     let segment_log = if is_small { 13 } else { 14 };
     lz77::Params { chunk_log, window_log, group_log: 0, segment_log, search, fse: false }

@@ -1,4 +1,4 @@
-//! How many workers and how many blocks in flight a memory limit permits.
+//! The workers and blocks in flight that a memory limit permits.
 
 use std::num::NonZero;
 
@@ -8,7 +8,7 @@ use crate::codec::{Codec, Recipe};
 use crate::error::Error;
 use crate::format::{FrameHeader, MAX_BLOCKS, Pipeline};
 
-/// How many workers and blocks a job has at once.
+/// A job's number of workers and blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {
     /// Workers. With one, everything runs in the calling thread.
@@ -56,13 +56,14 @@ impl Cost {
         Self::keeping(engine, frame, u64::MAX)
     }
 
-    /// The memory to decode blocks of a frame, and to keep up to `most` bytes of those that distant matches repeat.
+    /// The memory to decode blocks of a frame, and to keep up to `most` bytes of blocks that distant matches repeat.
     pub(crate) fn keeping(engine: &dyn Engine, frame: &FrameHeader, most: u64) -> Self {
         let most = most.min(frame.content_size.unwrap_or(u64::MAX));
         let block_size = frame.block_size() as u64;
         let (distant, restored) = match frame.reach.min(most) {
             0 => (0, 0),
-            // Besides these: one more block. Each block has own bytes, contents, and the list of matches, which is shorter.
+            // Besides the kept blocks, one more. Each block has own bytes, contents, and the list of matches, which is
+            // shorter.
             kept => (kept.saturating_add(block_size), 2 * block_size),
         };
         let blocks = Self::of_decoding_blocks(engine, frame.pipeline, frame.block_size());
@@ -73,7 +74,7 @@ impl Cost {
         }
     }
 
-    /// The memory to decode blocks of up to `block_size` bytes, without what modules take.
+    /// The memory to decode blocks of up to `block_size` bytes, without the memory of modules.
     pub(crate) fn of_decoding_blocks(
         engine: &dyn Engine,
         pipeline: Pipeline,
@@ -123,7 +124,7 @@ impl Cost {
         threads: usize,
         limit: u64,
     ) -> Result<Share, Error> {
-        // To count the cores takes longer than to code a small block.
+        // Counting the cores takes longer than coding a small block.
         let is_single = blocks.is_some_and(|blocks| blocks < 2);
         let mut share = self.share(if is_single { 1 } else { threads }, limit)?;
         if let Some(blocks) = blocks {
@@ -145,7 +146,7 @@ impl Cost {
             n => n.min(MAX_WORKERS),
         };
         // Each worker has a block. Besides, one block is being filled or written, one waits for a worker, and some wait
-        // for an earlier block to finish. A worker without the first of these is not worth its memory.
+        // for an earlier block to finish. A worker is not worth its memory if it leaves no room for the first of these.
         let shares = (2..=threads).rev().flat_map(|workers| {
             (workers + 1..=workers + 2 + workers / 4)
                 .rev()
@@ -166,7 +167,7 @@ pub(crate) fn cores() -> usize {
 /// The most workers, more than any machine has cores.
 const MAX_WORKERS: usize = 1024;
 
-/// Capacity for a block's payload while it is made: a codec notices that a block does not shrink only after it has
+/// Capacity for a block's payload during encoding: a codec notices that a block does not shrink only after it has
 /// written about as much.
 pub(crate) const fn payload_capacity(block_size: usize) -> usize {
     block_size + block_size / 8 + 1024

@@ -30,8 +30,8 @@ pub struct Prediction {
     pub cpu_rate: f64,
     /// Seconds on the CPU alone, with reading and writing.
     pub cpu_seconds: f64,
-    /// Bytes of contents a second of the device alone, in memory, or why it does not do this work. `None` if no device
-    /// was named.
+    /// Bytes of contents a second of the device alone, in memory, or the reason why it does not do this work. `None` if
+    /// no device was named.
     pub device_rate: Option<Result<f64, String>>,
     /// Seconds until the device begins its first batch.
     pub opening: f64,
@@ -41,15 +41,15 @@ pub struct Prediction {
     pub takes_part: bool,
     /// Bytes of host memory that the CPU threads and their blocks take.
     pub cpu_memory: u64,
-    /// The most bytes of its own memory that the device gets to use.
+    /// The most of its own memory, in bytes, that the device may use.
     pub device_memory: Option<u64>,
     /// Seconds of each stage if the device did the whole job; empty if it cannot measure stages.
     pub stages: Vec<(String, f64)>,
 }
 
 impl Auto {
-    /// Predicts how long a job with `options` takes to compress `bytes` bytes on `gpu` and the CPU. `sample` holds some
-    /// of the blocks. Measures unknown rates, which takes a moment, and keeps them.
+    /// Predicts the time that a job with `options` takes to compress `bytes` bytes on `gpu` and the CPU. `sample` holds
+    /// some of the blocks. Measures unknown rates, which takes a moment, and keeps them.
     ///
     /// # Errors
     /// If the options are invalid, or permit too little memory.
@@ -81,8 +81,8 @@ impl Auto {
         self.predict_workload(gpu, &Workload::decoding_of(kind), bytes, &limits, sample)
     }
 
-    /// How fast a device with these limits encodes with `options`, from its memory to its memory. `None` if it does not
-    /// do this work, or if nothing has been measured on it.
+    /// The rate at which a device with these limits encodes with `options`, from its memory to its memory. `None` if it
+    /// does not do this work, or if it has not been measured.
     ///
     /// # Errors
     /// If the options are invalid.
@@ -95,7 +95,7 @@ impl Auto {
         Ok(workload.compute_rate(limits, &self.knowledge().of_device(limits)))
     }
 
-    /// How fast a device decodes, as [`Self::encode_rate`] for encoding.
+    /// The rate at which a device decodes, like [`Self::encode_rate`] for encoding.
     pub fn decode_rate(&self, limits: &Limits, kind: FrameKind) -> Option<ComputeRate> {
         let workload = Workload::decoding_of(kind);
         workload.compute_rate(limits, &self.knowledge().of_device(limits))
@@ -147,9 +147,9 @@ impl Auto {
         let Some(device) = self.knowledge().device(workload, limits, &cpu) else { return };
         prediction.opening = device.joins_after();
         let bytes = bytes as f64;
-        // A job does not even look for a device unless the work takes long enough for an unknown one. To encode, it
-        // goes by what earlier runs have shown, and looks if there were none; to decode, by the rate of its first
-        // blocks, which does not tell the overhead.
+        // A job does not even look for a device unless the work takes long enough for an unknown one. An encoder
+        // estimates the time from earlier runs, and looks if there were none. A decoder estimates it from the rate of
+        // its first blocks, which does not include the overhead.
         let known = match workload.direction() {
             Direction::Encode => self.knowledge().known_cpu(workload, cpu.workers),
             Direction::Decode => Some(Throughput { overhead: 0.0, ..cpu }),

@@ -27,8 +27,8 @@ impl Candidate for Found {
     }
 }
 
-/// The devices of this machine: those of CUDA and the others of OpenCL or, if there are none, those of WebGPU, which are
-/// the same devices but slower.
+/// The devices of this machine: those of CUDA, and OpenCL's other devices. If there are none, those of WebGPU, which
+/// are the same devices but slower.
 pub(crate) struct Machine;
 
 impl Registry for Machine {
@@ -43,8 +43,8 @@ impl Registry for Machine {
     }
 }
 
-/// The devices of one interface, and those of another that are other cards. Cards of one name count as the same: a card
-/// that the first does not offer beside such a one is hidden from it by the user.
+/// The devices of one interface, and those of another that are other cards. Cards with the same name count as the same:
+/// if the first interface lists only some cards of a name, the user has hidden the rest from it.
 fn each_once<T>(first: Vec<T>, mut second: Vec<T>, limits: impl Fn(&T) -> &Limits) -> Vec<T> {
     second.retain(|other| !first.iter().any(|one| limits(one).name == limits(other).name));
     first.into_iter().chain(second).collect()

@@ -7,7 +7,7 @@ use crate::{Filter, Gpu, Level, Options, Pipeline, Statistics, compress, decompr
 
 const BLOCK: usize = 1 << 16;
 
-/// Pieces of a noise, with single bytes of another noise between them. LZ77 makes it smaller than the BWT does.
+/// Pieces of noise, with single bytes of other noise between them. LZ77 makes them smaller than the BWT does.
 fn pieces(len: usize) -> Vec<u8> {
     let mut x = 9u32;
     let mut random = move |below: usize| {
@@ -32,7 +32,7 @@ fn mixed() -> Vec<u8> {
 }
 
 fn options(level: u32) -> Options {
-    // Blocks keep what they repeat, so that they can be compared.
+    // Repetitions stay in the blocks, so that they can be compared.
     let whole = Options::new().block_size(BLOCK as u64).long_distance(0);
     whole.level(Level::new(level).unwrap()).threads(1)
 }
@@ -53,7 +53,7 @@ fn each_block_is_the_smaller_of_both() {
     let bwt = blocks(&compress(&data, &options(8).pipeline(Pipeline::Bwt)).unwrap());
     let lz77 = blocks(&compress(&data, &options(9).pipeline(Pipeline::Lzf)).unwrap());
     for (number, &(method, len)) in smallest.iter().enumerate() {
-        // Where LZ77 is not tried, it wins nothing here.
+        // LZ77 would win nothing where it is not tried.
         assert_eq!(len, bwt[number].1.min(lz77[number].1), "block {number}: {method}");
     }
     assert_eq!((smallest[0].0, smallest[6].0), ("lz77", "lz77"));
@@ -90,7 +90,7 @@ fn devices_choose(filter: Filter) {
         let counted = counted.device().unwrap();
         assert_eq!((counted.done.blocks, counted.left), (7, 0), "{counted:?}");
         assert_eq!(counted.notes, [""; 0]);
-        // Slots take turns at both codecs, so it depends on timing how much all take at once.
+        // Slots take turns at both codecs, so the peak memory of all slots depends on timing.
         let most = counted.peak_memory.max(counted.predicted_memory);
         assert!(most <= counted.planned_memory, "{counted:?}");
         let (gpu, counted) = (Gpu::new(Arc::clone(&device)), Statistics::new());

@@ -1,4 +1,4 @@
-//! The model of throughput: how long work takes on the CPU alone, and with a device beside it.
+//! The model of throughput: the time that work takes on the CPU alone, and with a device beside it.
 //!
 //! It answers four questions: whether `auto` opens a device, whether a device that the user named is worth opening now,
 //! whether a working device is worth the cores it takes, and what `pz cost` predicts.
@@ -10,7 +10,7 @@
 
 use crate::gpu::device::Api;
 
-/// How fast the CPU's workers are. All amounts are bytes of contents.
+/// The speed of the CPU's workers. All amounts are bytes of contents.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Throughput {
     pub(crate) workers: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Throughput {
     pub(crate) block: f64,
 }
 
-/// When a device joins the CPU, and how fast both are then.
+/// The time at which a device joins the CPU, and the speed of both from then on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct WithDevice {
     /// Seconds to find and open it.
@@ -39,7 +39,7 @@ pub(crate) struct WithDevice {
 /// exact.
 const MAX_TIME_RATIO: f64 = 0.9;
 
-/// In whole runs a device delivers about this fraction of what it does from memory to memory: its threads copy and check
+/// In whole runs a device delivers about this fraction of its rate from memory to memory: its threads copy and check
 /// blocks, too. (0.4 to 0.6 were measured.)
 const IN_RUNS: f64 = 0.5;
 
@@ -58,7 +58,7 @@ impl WithDevice {
         Self::known(None, opening, None)
     }
 
-    /// A device that is open in `opening` seconds, and `rate`, in bytes a second, of device and workers together.
+    /// A device that takes `opening` seconds to open, where device and workers together do `rate` bytes a second.
     pub(crate) fn known(api: Option<Api>, opening: f64, rate: Option<f64>) -> Self {
         let factor = if api == Some(Api::WebGpu) { CLOSING_WEBGPU } else { CLOSING };
         let closing = factor * opening;
@@ -98,7 +98,7 @@ impl Throughput {
         joined + (bytes - before) / rate + device.closing
     }
 
-    /// Whether a device clearly pays for `bytes` bytes that are left to do.
+    /// Whether a device clearly pays for the remaining `bytes` bytes.
     pub(crate) fn pays(&self, bytes: f64, device: &WithDevice) -> bool {
         self.with_device(bytes, device) < MAX_TIME_RATIO * self.alone(bytes)
     }
@@ -109,12 +109,12 @@ impl Throughput {
     }
 
     /// Bytes a second with a device that delivers `device` beside the workers. Used until a whole run with the device
-    /// on as many workers is known.
+    /// and the same number of workers is known.
     pub(crate) fn joined_by(&self, device: f64) -> f64 {
         (device + self.all_workers()).min(self.max_with_device())
     }
 
-    /// Bytes a second with a device of which only the rate alone, from memory to memory, is known.
+    /// Bytes a second with a device of which only the rate from memory to memory, alone, is known.
     pub(crate) fn expected_with(&self, in_memory: f64) -> f64 {
         self.joined_by(IN_RUNS * in_memory)
     }

@@ -1,7 +1,7 @@
 //! An open folder that only its owner can write to.
 //!
-//! Every operation is relative to the open folder and checks open files, so it does not matter who else can rename
-//! things above the folder.
+//! Every operation is relative to the open folder and checks open files, so renames above the folder, by anyone, do not
+//! matter.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
@@ -54,7 +54,7 @@ impl Folder {
     /// Opens a folder, after creating it if it is missing.
     pub(super) fn create(path: &Path) -> Result<Self, Unusable> {
         if fs::symlink_metadata(path).is_err() {
-            // Opening it shows whether this failed.
+            // The attempt to open it shows whether this failed.
             let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
         }
         Self::open(path)

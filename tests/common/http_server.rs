@@ -15,31 +15,31 @@ pub struct Server {
     body_bytes: Arc<AtomicU64>,
 }
 
-/// What a client asked for.
+/// A client's request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// How many requests came before.
+    /// The number of earlier requests.
     pub number: usize,
     pub path: String,
     /// First and last byte.
     pub range: Option<(usize, usize)>,
-    /// Names in small letters, and values.
+    /// Names in lower case, and values.
     pub headers: Vec<(String, String)>,
 }
 
-/// What the server answers.
+/// The server's answer to a request.
 #[derive(Clone)]
 pub struct Answer {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// Close the connection after so many bytes of the body.
+    /// Close the connection after this many bytes of the body.
     pub cut: Option<usize>,
-    /// Wait before the answer.
+    /// Wait before the answer for this time.
     pub delay: Duration,
-    /// Send the body byte by byte, and wait before each.
+    /// Send the body byte by byte, and wait for this time before each.
     pub trickle: Option<Duration>,
-    /// These bytes instead of an answer.
+    /// Send these bytes instead of an answer.
     pub raw: Option<Vec<u8>>,
 }
 
@@ -101,7 +101,7 @@ impl Answer {
         }
     }
 
-    /// The right answer of a server of `file`: the range asked for, or the whole.
+    /// The right answer of a server of `file`: the requested range, or the whole file.
     pub fn part(file: &[u8], request: &Request) -> Self {
         let Some((first, last)) = request.range else { return Self::whole(file) };
         if first >= file.len() {
@@ -176,7 +176,7 @@ fn read_request(
     Some(request)
 }
 
-/// `None` if the connection is to be closed.
+/// Sends an answer. `None` if the connection must close.
 fn send(mut stream: &TcpStream, answer: &Answer, body_bytes: &AtomicU64) -> Option<()> {
     if let Some(raw) = &answer.raw {
         stream.write_all(raw).ok()?;
@@ -194,7 +194,7 @@ fn send(mut stream: &TcpStream, answer: &Answer, body_bytes: &AtomicU64) -> Opti
         head += &format!("{name}: {value}\r\n");
     }
     let body = &answer.body[..answer.cut.unwrap_or(usize::MAX).min(answer.body.len())];
-    // Before they are sent: a client that has them may look at the count.
+    // Count them before they are sent: a client that has received them may look at the count.
     body_bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
     stream.write_all(format!("{head}\r\n").as_bytes()).ok()?;
     match answer.trickle {

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 use pz::{DecodeOptions, Level, Options, Pipeline};
 
-/// Turns any bytes into bytes among which calls of x86 and Arm programs are frequent, and some overlap.
+/// Turns any bytes into bytes with many calls of x86 and Arm programs, some of which overlap.
 pub fn calls(bytes: impl IntoIterator<Item = u8>) -> Vec<u8> {
     const BYTES: [u8; 8] = [0xe8, 0xe9, 0, 0xff, 0x94, 0x97, 7, 0xe7];
     bytes.into_iter().map(|byte| BYTES[usize::from(byte) % 8]).collect()

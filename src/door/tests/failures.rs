@@ -1,4 +1,4 @@
-//! Every error, each at its place, and never a wait without end.
+//! Every error, each at its place, and no endless wait.
 
 use super::*;
 use crate::door::{AskError, DoorError};
@@ -69,7 +69,7 @@ fn paths_stay_in_the_folder() {
             assert_eq!(found, expected, "{path:?} {mode:?}");
         }
     }
-    // The same file has one number, whatever path leads there.
+    // A file has one number, whatever path leads to it.
     let one = door.open_file("inner/file", FileMode::Plain).unwrap();
     assert_eq!(door.open_file("./inner/file", FileMode::Plain).unwrap(), one);
     let nothing = Door::on_host(&DoorOptions::new()).unwrap();
@@ -197,7 +197,7 @@ fn a_file_that_is_cut_is_no_longer_the_same() {
         file.set_len(file.metadata().unwrap().len() / 2).unwrap();
     }
     for file in files {
-        // Even what is still there.
+        // Reads fail even where bytes remain.
         for (offset, len) in [(0, 10), (0, 100_000), (299_000, 1000), (0, 300_000)] {
             assert_eq!(read(&client, file, offset, len), Err(RequestError::Changed), "{offset}");
         }
@@ -219,13 +219,13 @@ fn a_file_that_is_written_to_is_no_longer_the_same() {
     for file in files {
         assert_eq!(read(&client, file, 3, 10), Err(RequestError::Changed));
     }
-    // Who opens it again gets another number, and the file as it is now.
+    // Opening the file again gives another number, and the file's present contents.
     let (again, _) = open(&client, "plain", FileMode::Plain).unwrap();
     assert_ne!(again, files[0]);
     assert_eq!(read(&client, again, 3, 10).unwrap(), contents[3..13]);
 }
 
-/// What is open stays readable; what is not is gone.
+/// Open files stay readable; others are gone.
 #[test]
 fn a_file_that_is_deleted() {
     let (folder, _door, client, contents, files) = with_file(100_000);
@@ -244,7 +244,7 @@ fn a_damaged_archive() {
     let contents = mixture(300_000);
     folder.pack("packed", &contents);
     let mut bytes = fs::read(folder.path("packed")).unwrap();
-    // The first block.
+    // Damages the first block.
     bytes[200] ^= 1;
     folder.write("packed", &bytes);
     let door = Door::on_host(&folder.options()).unwrap();
@@ -252,7 +252,7 @@ fn a_damaged_archive() {
     let (file, _) = open(&client, "packed", FileMode::Contents).unwrap();
     assert_eq!(read(&client, file, 0, 10), Err(RequestError::Failed));
     assert!(read(&client, file, 65_536, 1000).unwrap() == contents[65_536..66_536]);
-    // Of several that are read together, the others are right.
+    // Of several offsets read together, the others are right.
     let offsets = [70_000, 10, 140_000, 200_000];
     let handles = offsets.map(|offset| client.read(file, offset, 100).unwrap());
     for (offset, handle) in offsets.into_iter().zip(handles) {
@@ -265,7 +265,7 @@ fn a_damaged_archive() {
     }
 }
 
-/// A kernel that ends between beginning and ending a request holds the others up, but not for ever.
+/// A kernel that ends in the middle of making a request holds up later ones, but not for ever.
 #[test]
 fn a_request_that_is_never_made_is_given_up() {
     let (_folder, door, client, contents, [plain, _]) = with_file(10_000);
@@ -279,7 +279,7 @@ fn a_request_that_is_never_made_is_given_up() {
     assert_eq!(read(&client, plain, 1, 2).unwrap(), contents[1..3]);
 }
 
-/// What a kernel leaves that ends without closing is there until the door is dropped.
+/// Handles that a kernel leaves open stay until the door is dropped.
 #[test]
 fn a_kernel_that_closes_nothing() {
     let (_folder, door, client, _, files) = with_file(10_000);
@@ -301,7 +301,7 @@ fn a_door_that_is_shut() {
     let late = client.read(plain, 0, 100).unwrap();
     assert_eq!(client.status(&late), Status::Error(RequestError::Failed));
     assert_eq!(client.contents(&late), b"");
-    // Nobody takes requests, so the ring fills up.
+    // No thread takes requests, so the ring fills up.
     let asked = (0..10_000).find_map(|_| match client.read(plain, 0, 1) {
         Ok(handle) => {
             client.close(handle);

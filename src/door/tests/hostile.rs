@@ -36,7 +36,7 @@ fn anything_in_the_ring() {
     }
     until("not all is taken", || door.statistics().requests == 4000);
     assert!(door.statistics().malformed > 100);
-    // Contents that the garbage asked for go as its handles are used again.
+    // The garbage's contents are freed when its handles are used again.
     let mut right = 0;
     let handles: Vec<_> = (0..HANDLES).map_while(|_| client.read(files[0], 50, 60).ok()).collect();
     for handle in handles {
@@ -77,7 +77,7 @@ fn anything_in_the_memory() {
             opened.into_iter().for_each(|handle| client.close(handle));
         }
         until("the ring stays full", || client.read(file.number, 0, 1).is_ok());
-        // The header is not the host's to believe either.
+        // The host must not believe the header either.
         for word in all.iter().take(32) {
             word.store(u32::MAX, Ordering::Relaxed);
         }

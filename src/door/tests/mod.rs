@@ -1,4 +1,4 @@
-//! Doors: a thread plays the kernel, on every machine; and kernels ask, on devices that see what the host writes.
+//! Tests of doors: on every machine, a thread plays the kernel; on devices that see the host's writes, kernels ask.
 
 mod failures;
 mod hostile;
@@ -81,7 +81,7 @@ fn wait(client: &Client, handle: &Handle) -> Status {
     }
 }
 
-/// Waits until `is_so`.
+/// Waits until `is_so` returns true.
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {
@@ -90,7 +90,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// The contents that a read gives, or its error.
+/// The contents that a read returns, or its error.
 fn read(client: &Client, file: u32, offset: u64, length: u32) -> Result<Vec<u8>, RequestError> {
     let handle = client.read(file, offset, length).unwrap();
     let outcome = match wait(client, &handle) {
@@ -102,7 +102,7 @@ fn read(client: &Client, file: u32, offset: u64, length: u32) -> Result<Vec<u8>,
     outcome
 }
 
-/// The number and length of a file that is opened by its path, or the error.
+/// Opens a file by its path. Returns its number and length, or the error.
 fn open(client: &Client, path: &str, mode: FileMode) -> Result<(u32, u64), RequestError> {
     let handle = client.open(path, mode).unwrap();
     let outcome = match wait(client, &handle) {
@@ -114,7 +114,7 @@ fn open(client: &Client, path: &str, mode: FileMode) -> Result<(u32, u64), Reque
     outcome
 }
 
-/// What a door shares with clients, without any thread that serves them.
+/// The parts of a door that clients use, without any thread that serves them.
 fn unattended(options: &DoorOptions) -> (Arc<Server>, Client) {
     let layout = Layout { ring: options.ring };
     let words = |count: usize| VisibleMemory::of_host(4 * count).unwrap().into_words();

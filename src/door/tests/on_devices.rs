@@ -1,4 +1,4 @@
-//! Kernels that ask while they run, on every device that shows them what the host writes.
+//! Kernels that ask while they run, on every device that shows them the host's writes.
 
 use super::*;
 use crate::door::DoorError;
@@ -7,10 +7,10 @@ use crate::gpu::device::{Api, Device, DeviceError, Kind, Limits};
 use crate::gpu::model::kernel::{DOOR_MEASURE, TEST_DOOR};
 use crate::gpu::tests::testing::each_static_device;
 
-/// How often a kernel looks before it gives up. The tests take far fewer looks.
+/// The number of looks after which a kernel gives up. The tests take far fewer.
 const LOOKS: u32 = 1 << 30;
 
-/// A door at each device that can have one.
+/// Calls `test` with a door for each device that can have one.
 fn each_door(folder: &Folder, test: impl Fn(&Door)) {
     each_door_with(&folder.options().device_pool(64 << 20), test);
 }
@@ -25,7 +25,7 @@ fn each_door_with(options: &DoorOptions, test: impl Fn(&Door)) {
                 assert_eq!(door.statistics().malformed, 0);
             }
             Err(DoorError::Device(DeviceError::Unsupported(why))) => {
-                // CUDA needs a variable of the environment, and Vulkan memory that the host sees.
+                // CUDA needs an environment variable, and Vulkan memory that the host sees.
                 assert!(api != Api::OpenCl && kind != Kind::Software, "{why}");
                 println!("{why}");
             }
@@ -34,7 +34,7 @@ fn each_door_with(options: &DoorOptions, test: impl Fn(&Door)) {
     });
 }
 
-/// Runs a kernel that tests have, with `paths` as its input, and returns `results` words.
+/// Runs one of the tests' kernels, with `paths` as its input, and returns `results` words.
 fn run(door: &Door, entry: &'static str, paths: &[u8], args: &[u32], results: usize) -> Vec<u32> {
     let launch = Launch::new(door, &TEST_DOOR, 4 * results as u64).unwrap();
     let launch = launch.buffer("results", paths).unwrap().buffer("results", &[]).unwrap();
@@ -143,7 +143,7 @@ fn kernels_that_die() {
             let found = run(door, "die", &[], &[file, 400, 10, broken], 16);
             assert_eq!(found[0], 400);
         }
-        // Whoever asks next waits until the broken request is given up.
+        // The next request waits until the broken one is given up.
         assert_eq!(run(door, "die", &[], &[file, 10, 10, 0], 16)[0], 10);
         until("the request is not given up", || door.statistics().abandoned == 1);
         let found = run(door, "stream", &[], &[file, 100_000, 1 << 20, LOOKS], 16);
@@ -271,7 +271,7 @@ fn a_file_that_changes_while_a_kernel_searches() {
     each_door(&folder, check);
 }
 
-/// What is measured is checked.
+/// The measuring kernels check their data.
 #[test]
 fn measurements_are_of_right_contents() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! What a kernel asks for is what it gets.
+//! Kernels get the contents that they ask for.
 
 use super::*;
 use crate::door::layout::{self, HANDLES};
@@ -223,7 +223,7 @@ fn streams_of_any_pieces() {
     drop(folder);
 }
 
-/// A stream goes no further than there are places, and a piece is given up once.
+/// A stream loads no further than there is room, and each piece is given up once.
 #[test]
 fn a_stream_waits_for_the_kernel() {
     let (_folder, door, client, contents, [plain, _]) = with_file(100_000);
@@ -235,7 +235,7 @@ fn a_stream_waits_for_the_kernel() {
     until("no more pieces", || client.pieces(&handle) == 8);
     assert!(client.piece(&handle, 3).is_empty() && client.piece(&handle, 8).is_empty());
     assert!(client.piece(&handle, 7) == contents[7 * 10_240..8 * 10_240]);
-    // Piece 9 is not given up, even if all of these come late enough to count.
+    // Piece 9 is not given up, even if all of these calls come late enough to count.
     for _ in 0..5 {
         client.next(&handle).unwrap();
     }
@@ -245,7 +245,7 @@ fn a_stream_waits_for_the_kernel() {
         client.next(&handle).unwrap();
     }
     until("not taken", || door.statistics().requests == 14);
-    // Some were given up that were not there.
+    // Some calls gave up pieces that were not loaded.
     assert!(door.statistics().malformed >= 2);
     client.close(handle);
 }
@@ -275,7 +275,7 @@ fn what_is_written_is_in_the_file() {
     client.close(handle);
     assert_eq!(fs::read(folder.path("old")).unwrap(), b"01234567abcd");
     assert_eq!(read(&client, old, 6, 6).unwrap(), b"67abcd");
-    // New files are made, and what is closed at once is written all the same.
+    // New files are created, and writes are completed even if their handles are closed at once.
     let (new, len) = open(&client, "new", FileMode::Writable).unwrap();
     assert_eq!(len, 0);
     for i in 0..200 {
@@ -324,7 +324,7 @@ fn handles_that_are_closed_early_are_used_again() {
         assert_eq!(wait(&client, &handle), Status::Ready);
         assert_eq!(client.contents(&handle), contents[i as usize..][..33]);
         client.close(handle);
-        // Workers that are slower would find no room for what was closed already, and count that as a failure.
+        // Slower workers would find no room for closed reads, and count that as a failure.
         until("room is not given back", || door.free_bytes() > 4 << 20);
     }
     until("room is not given back", || door.free_bytes() == 8 << 20);

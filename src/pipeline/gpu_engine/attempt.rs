@@ -1,4 +1,4 @@
-//! One batch on the device: copies, computes, and checks what comes back.
+//! One batch on the device: copies it, computes, and checks the results.
 
 use crc32c::{crc32c, crc32c_append};
 
@@ -13,7 +13,7 @@ use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::{Coded, DecodeJob, EncodeJob};
 use crate::pipeline::modules::FrameModules;
 
-/// A block that the device has encoded, and what it says about the payload.
+/// A block encoded by the device, and the device's record of the payload.
 struct Encoded<'a, 'j> {
     job: &'a mut EncodeJob<'j>,
     coded: Coded,
@@ -21,7 +21,7 @@ struct Encoded<'a, 'j> {
 }
 
 impl<'d> GpuEngine<'d> {
-    /// Encodes as many of `jobs` on the device as it can, and sets `coded` on those it did.
+    /// Encodes as many of `jobs` on the device as possible, and sets their `coded`.
     pub(super) fn try_encode(
         &self,
         state: &mut State<'d>,
@@ -51,7 +51,7 @@ impl<'d> GpuEngine<'d> {
         let mut is_wrong = false;
         for ((job, block), content_crc) in jobs.iter_mut().zip(blocks).zip(crcs) {
             if block.content_crc != content_crc {
-                // The device received other bytes than the host sent.
+                // The device received different bytes from those that the host sent.
                 is_wrong = true;
                 continue;
             }
@@ -97,7 +97,7 @@ impl<'d> GpuEngine<'d> {
         Ok(())
     }
 
-    /// Decodes as many of `jobs` on the device as it can, and sets `outcome` on those that are right.
+    /// Decodes as many of `jobs` on the device as possible, and sets `outcome` on the right ones.
     pub(super) fn try_decode(
         &self,
         state: &mut State<'d>,
@@ -114,7 +114,7 @@ impl<'d> GpuEngine<'d> {
             .map(|job| (job.payload.unwrap_or_default(), job.contents.len() as u32))
             .collect();
         let mut places = decoder.write_all(&payloads)?;
-        // A batch has the modules of one frame. The host undoes what those of others did.
+        // A batch has the modules of one frame. The host undoes those of other frames.
         let modules = jobs.iter().find_map(|job| job.modules.filter(|_| job.needs_modules()));
         decoder.set_modules(modules.map_or(&[][..], FrameModules::on_devices));
         for (place, job) in places.iter_mut().zip(jobs.iter()) {
@@ -133,11 +133,11 @@ impl<'d> GpuEngine<'d> {
         let mut ranges = Vec::with_capacity(jobs.len());
         for ((number, job), block) in (0..).zip(jobs.iter_mut()).zip(blocks) {
             let BlockHeader { payload_crc, content_crc, .. } = job.header;
-            // The device's checksum of contents that it left filtered is another.
+            // For contents left filtered, the device's checksum covers the filtered bytes.
             let is_filtered =
                 block.is_filtered || on_host[number as usize] && job.header.filters.is_some();
             let is_right = is_filtered || block.content_crc == content_crc;
-            // The CPU decodes the remaining blocks again and reports what is wrong with them.
+            // The CPU decodes the remaining blocks again, and reports their faults.
             if block.is_decoded && block.payload_crc == payload_crc && is_right {
                 ranges.push((number, job.contents.len()));
                 let expected = block.content_crc;
@@ -189,14 +189,14 @@ struct Copied<'a, 'j> {
     len: usize,
     /// Their checksum.
     crc: u32,
-    /// What it must be.
+    /// The checksum that they must have.
     expected: u32,
     /// Whether the host undoes the filters.
     is_filtered: bool,
 }
 
-/// Which of the encoded blocks are sound. The host compares the payloads' checksums, and decodes block `by_cpu`.
-/// Meanwhile `checker`, if there is one, decodes all of them on the device.
+/// Returns which of the encoded blocks are sound. The host compares the payloads' checksums, and decodes block
+/// `by_cpu`. Meanwhile `checker`, if there is one, decodes all of them on the device.
 fn check(
     checker: Option<&mut Decoder<'_>>,
     sent: &[Encoded<'_, '_>],

@@ -1,4 +1,4 @@
-//! How large batches may be after a device has run out of memory.
+//! The size of batches after a device has run out of memory.
 
 use super::Kind;
 
@@ -16,7 +16,7 @@ pub(super) struct BatchLimit {
     pub(super) patience: u32,
     /// Whether the last change made batches larger.
     has_grown: bool,
-    /// Whether the device declines the work: it never does even one block.
+    /// Whether the device declines the work: it will never do even one block.
     is_declined: bool,
 }
 

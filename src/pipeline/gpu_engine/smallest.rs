@@ -1,11 +1,11 @@
-//! Encoding by both codecs, by the rule that the CPU's engine follows.
+//! Encodes by both codecs, by the rule of the CPU's engine.
 
 use super::GpuEngine;
 use crate::codec::filter::FilterChain;
 use crate::codec::{Codec, Recipe, Smallest};
 use crate::pipeline::engine::{Coded, EncodeJob};
 
-/// What LZ77 made of a block.
+/// LZ77's result for a block.
 struct Trial {
     /// `None` if the device did not encode the block.
     coded: Option<Coded>,
@@ -13,14 +13,15 @@ struct Trial {
     payload: Vec<u8>,
 }
 
-/// Length of the payload of a block of `content_len` bytes that is coded, or stored because it would not shrink.
+/// Length of the payload of a block of `content_len` bytes. An empty payload means that the block is stored, because it
+/// would not shrink.
 fn stored_or(payload: &[u8], content_len: usize) -> usize {
     if payload.is_empty() { content_len } else { payload.len() }
 }
 
 impl GpuEngine<'_> {
-    /// Encodes `jobs` by the BWT, and then those by LZ77 that it may make smaller. Leaves a block to the CPU if the
-    /// device does not encode it by one of the two.
+    /// Encodes `jobs` by the BWT, and then those that LZ77 may make smaller by LZ77. Leaves a block to the CPU if the
+    /// device fails to encode it by one of the two.
     pub(super) fn encode_smallest(
         &self,
         recipe: &Recipe,

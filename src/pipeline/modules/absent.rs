@@ -18,7 +18,7 @@ impl FrameModules {
         Err(Fault::Unsupported("this build was made without modules"))
     }
 
-    /// Nothing undoes them on devices.
+    /// Devices undo none.
     pub(crate) fn on_devices(&self) -> &[ModuleStep] {
         match *self {}
     }
@@ -29,7 +29,7 @@ impl FrameModules {
     }
 }
 
-/// A module's name is not looked for.
+/// Modules have no names here.
 pub(crate) fn name(_: &ModuleRecord) -> Option<String> {
     None
 }

@@ -33,7 +33,7 @@ pub(crate) fn table() -> ModuleTable {
     FilterModule::table([bytes.lane_bytes(1 << 9).unwrap(), words, long])
 }
 
-/// One of them, in lanes of another length.
+/// One of these modules, in lanes of another length.
 pub(crate) fn other_table() -> ModuleTable {
     let text = include_str!("../../../tests/modules/words.wat");
     let module = Module::read(wat::parse_str(text).unwrap()).unwrap();
@@ -77,7 +77,7 @@ fn sample(chain: &str, len: usize, position: u64) -> Sample {
     Sample { contents, position, payload, coded }
 }
 
-/// Whether a lane of its module takes more turns than some devices let loops take.
+/// Whether a lane of the sample's module takes more turns than some devices permit in a loop.
 fn has_long_lanes(sample: &Sample) -> bool {
     sample.coded.filters.unwrap().modules().any(|number| number == 2)
 }
@@ -120,7 +120,7 @@ fn devices_undo_what_modules_did() {
             (0..).zip(decoder.decode(&places).unwrap().iter().zip(&samples))
         {
             if device.limits().ends_long_loops() && has_long_lanes(sample) {
-                // Loops that the device would end silently run out of fuel before.
+                // Before the device would silently end such loops, they run out of fuel.
                 assert!(!block.is_decoded, "block {number}");
                 continue;
             }
@@ -130,7 +130,7 @@ fn devices_undo_what_modules_did() {
             assert!(contents == sample.contents, "block {number}");
             assert_eq!(block.content_crc, sample.coded.content_crc);
         }
-        // Batches with modules take no other memory than those without.
+        // Batches with modules take the same memory as those without.
         let cost = Decoder::cost_of_block(device.limits(), Pipeline::Lzf, longest).unwrap();
         let predicted = cost.memory * u64::from(blocks);
         assert_eq!((decoder.memory(), pool.high_water()), (predicted, predicted));
@@ -148,7 +148,7 @@ fn devices_undo_what_modules_did() {
     });
 }
 
-/// The same out of the bytes of a file, and into a buffer of the caller's.
+/// The same with the bytes of a file as input, and into a buffer of the caller's.
 #[test]
 fn range_decoders_undo_what_modules_did() {
     let (samples, table) = (samples(), table());

@@ -4,7 +4,7 @@ use pz::internal::{
     BitReader, BitWriter, bwt, fse as fse_codec, huffman as huffman_codec, lz77 as lz77_codec,
 };
 
-/// The longest block that a decoder has to decode, in bytes.
+/// The longest block, in bytes, that a target decodes.
 const MAX_BLOCK: usize = 1 << 19;
 
 /// Splits off the block's length, which takes three bytes.
@@ -24,7 +24,7 @@ pub fn lz77(data: &[u8]) {
     assert!(fastest.is_err() || block == other, "the decoders give different contents");
 }
 
-/// Checks that a decoder's earlier work does not affect what it accepts.
+/// Checks that a decoder's earlier work does not change its verdict.
 pub fn bwt(data: &[u8]) {
     let Some((mut block, payload)) = block_and_payload(data) else { return };
     let mut decoder = bwt::Decoder::new();

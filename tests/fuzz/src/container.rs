@@ -1,4 +1,4 @@
-//! Whole files: from the same bytes, all decoders get the same contents, or they refuse them.
+//! Whole files: from the same bytes, all decoders restore the same contents, or refuse them.
 
 use std::io::{Cursor, Read, Seek, SeekFrom};
 
@@ -7,7 +7,7 @@ use pz::{DecodeOptions, Decoder, Error, ErrorClass, Modules, Piece, Recovery, Se
 
 use crate::reseal::reseal;
 
-/// The most contents that a target asks for, in bytes.
+/// The limit of contents for targets' decoders, in bytes.
 const MAX_OUTPUT: u64 = 1 << 22;
 /// The most memory that a decoder may take.
 const MAX_MEMORY: u64 = 128 << 20;
@@ -27,7 +27,7 @@ fn both(data: &[u8], test: impl Fn(&[u8])) {
     }
 }
 
-/// Returns what was decoded. If decoding failed, checks that the input or a limit was the reason.
+/// Returns the decoded contents. If decoding failed, checks that the input or a limit was the reason.
 fn blame_the_input<T>(result: Result<T, Error>) -> Option<T> {
     let is_limit =
         |error: &Error| matches!(error, Error::LimitMemory { .. } | Error::LimitOutput { .. });
@@ -95,7 +95,7 @@ pub fn archive(data: &[u8]) {
     both(data, |data| {
         let whole = contents(data);
         let limits = ArchiveOptions::new().decode(&options()).contents_cache(1 << 16);
-        // Tests run side by side.
+        // Tests run side by side, so each needs a name of its own.
         let name = format!("fuzz-{:?}", std::thread::current().id());
         publish(name.as_str(), data);
         let opened = Archive::open(&format!("memio://{name}"), &limits);

@@ -1,4 +1,4 @@
-//! Decoders of devices must give the CPU's verdict and the CPU's contents.
+//! Devices' decoders must return the CPU's verdict and the CPU's contents.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -8,7 +8,7 @@ use pz::gpu::device::discovery;
 use pz::gpu::device::{Api, Device};
 use pz::internal::{bwt, lz77};
 
-/// The longest block that a decoder has to decode, in bytes.
+/// The longest block, in bytes, that a target decodes.
 const MAX_BLOCK: usize = 1 << 18;
 
 /// A target that runs on several inputs at once.

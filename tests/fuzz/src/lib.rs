@@ -54,8 +54,8 @@ pub fn target(name: &str) -> Target {
     found.unwrap_or_else(|| panic!("no target is called {name}")).1
 }
 
-/// Makes a target's program. Under cargo-fuzz that is the fuzzer; otherwise it runs the target on the files it is
-/// given.
+/// Makes a target's program. Under cargo-fuzz that is the fuzzer; otherwise it runs the target on the files given as
+/// arguments.
 #[macro_export]
 macro_rules! fuzz {
     ($name:literal) => {

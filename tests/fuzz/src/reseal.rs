@@ -6,12 +6,12 @@ use sha2::{Digest as _, Sha256};
 const MAGIC: &[u8] = b"\x89PZF\r\n\x1a\n";
 /// Length of a block's filters.
 const FILTERS: usize = 13;
-/// Length of what a block with distant matches has besides.
+/// Length of the further fields of a block with distant matches.
 const DISTANT: usize = 12;
 
-/// Goes through `file` for as long as it looks like a frame (`src/format/FORMAT.md`), and corrects the checksum of
-/// every header, payload, index and footer, and the hash of every module. The checksums of contents stay, except those of stored blocks, whose
-/// contents are the payload.
+/// Goes through `file` while it looks like a frame (`src/format/FORMAT.md`), and corrects the checksum of every header,
+/// payload, index and footer, and the hash of every module. The checksums of contents stay, except those of stored
+/// blocks, whose contents are the payload.
 pub fn reseal(file: &mut [u8]) {
     if file.starts_with(MAGIC) && file.get(12).is_some_and(|flags| flags & 8 != 0) {
         single(file);
@@ -36,7 +36,7 @@ fn seal(file: &mut [u8], from: usize, to: usize) -> Option<usize> {
     Some(to + 4)
 }
 
-/// Seals a single frame: its check and, if it is stored or filled, so that its contents are known, its checksum.
+/// Seals a single frame: its check and, if the block is stored or filled, so that its contents are known, its checksum.
 fn single(file: &mut [u8]) -> Option<()> {
     let (kind, flags) = (*file.get(11)? >> 4, *file.get(12)?);
     let (method, filters) = (kind & 7, if kind & 8 != 0 { FILTERS } else { 0 });
@@ -88,7 +88,7 @@ fn frame_header(file: &mut [u8]) -> Option<usize> {
     Some(end)
 }
 
-/// Corrects the hashes of the modules at `at`, which the header's list at `list` has, if the flags say that there is one.
+/// Corrects the hashes of the modules at `at` in the header's list at `list`, if the flags say that there is one.
 /// Returns the end of the modules.
 fn modules(file: &mut [u8], flags: u8, list: usize, mut at: usize) -> Option<usize> {
     if flags & 2 == 0 {

@@ -2,7 +2,8 @@
 
 use pz::{DecodeOptions, Level, Options, Pipeline};
 
-/// The first byte gives the level, the rest the contents: as they are, and repeated with changes to more than a block.
+/// The first byte gives the level; the rest is the contents, which are tested as they are, and repeated with changes to
+/// more than a block.
 fn round_trip(pipeline: Pipeline, data: &[u8]) {
     let Some((first, contents)) = data.split_first() else { return };
     let level = Level::new(u32::from(first % 9) + 1).expect("1 to 9");
@@ -54,7 +55,7 @@ pub fn bwt(data: &[u8]) {
     round_trip(Pipeline::Bwt, data);
 }
 
-/// Filters. A line names a filter; the rest are the contents.
+/// Filters. The first line names a filter; the rest is the contents.
 pub fn filter(data: &[u8]) {
     let Some(end) = data.iter().position(|&byte| byte == b'\n') else { return };
     let name = std::str::from_utf8(&data[..end]);

@@ -69,7 +69,7 @@ pub extern "C" fn read_stream() -> isize {
     })
 }
 
-/// Checks that the statistics of a run count all bytes that were coded in `file`: the blocks' own.
+/// Checks that the statistics of a run count all coded bytes of `file`: the blocks' own.
 fn counted(statistics: &pz::Statistics, file: &[u8]) -> Result<(), pz::Error> {
     let frames = pz::list(&mut Cursor::new(file), true)?;
     let blocks = frames.iter().flat_map(|frame| &frame.blocks);

@@ -83,8 +83,8 @@ pub fn fastest(runs: &[Run]) -> Run {
     *runs.iter().min_by_key(|run| run.wall).expect("at least one run")
 }
 
-/// Measures everything on one file. A program that is told to use one thread gets one core: some start more threads, for
-/// input and output.
+/// Measures everything on one file. A program limited to one thread gets one core: some start more threads, for input
+/// and output.
 pub fn measure(
     file: &Path,
     programs: &[Program],
@@ -107,7 +107,7 @@ pub fn measure(
                 eprintln!("verifying {} {label} on {on}, {threads} thread(s)", program.name);
                 let made = run(&mut program.compress(level, threads, file, Some(&packed))?);
                 match made {
-                    // Not every device can do every pipeline.
+                    // Some devices cannot run some pipelines.
                     Err(why) if device.is_some() => {
                         eprintln!("left out: {why}");
                         continue;
@@ -174,7 +174,7 @@ fn cpu() -> Result<Duration, Box<dyn Error>> {
     Ok(times.iter().map(|t| Duration::new(t.tv_sec() as u64, t.tv_usec() as u32 * 1000)).sum())
 }
 
-/// While it lives, this process and what it starts have one core.
+/// While it lives, this process and its children have one core.
 #[cfg(target_os = "linux")]
 struct OneCore {
     before: CpuSet,
@@ -185,7 +185,7 @@ impl OneCore {
     fn take() -> nix::Result<Self> {
         let before = sched_getaffinity(Pid::this())?;
         let mut one = CpuSet::new();
-        // Interrupts mostly go to the first.
+        // Interrupts mostly go to the first core.
         let last = (0..CpuSet::count()).rev().find(|&core| before.is_set(core) == Ok(true));
         one.set(last.unwrap_or(0))?;
         sched_setaffinity(Pid::this(), &one)?;
@@ -213,7 +213,7 @@ impl OneCore {
     }
 }
 
-/// Compares what a command writes to `restored` with a file.
+/// Compares a command's output, at `restored`, with a file.
 fn verify(mut command: Command, restored: &Path, file: &Path) -> Result<(), Box<dyn Error>> {
     run(&mut command)?;
     let same = same(&mut File::open(restored)?, &mut File::open(file)?)?;

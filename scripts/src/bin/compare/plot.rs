@@ -39,7 +39,7 @@ pub fn draw(path: &Path, file: &str, rows: &[Row]) -> Result<(), Box<dyn Error>>
     let panels = root.split_evenly((threads.len(), 2));
     let ratios = span(rows.iter().map(Row::ratio), 0.06);
     for (panels, &threads) in panels.chunks(2).zip(&threads) {
-        // Show programs that have only one thread beside those with many: a user would run them so.
+        // Show programs that have only one thread beside those with many, since users would run them so.
         let shown: Vec<&Row> = rows
             .iter()
             .filter(|row| row.threads == threads || (!row.is_parallel && row.threads == 1))

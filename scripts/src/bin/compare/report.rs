@@ -10,7 +10,7 @@ use sysinfo::{CpuRefreshKind, RefreshKind, System};
 use crate::measure::{Row, Run, fastest};
 use crate::tools::{Device, Program};
 
-/// The report that is written at the end.
+/// The final report.
 pub struct Report {
     /// A table for each file and number of threads.
     pub markdown: String,

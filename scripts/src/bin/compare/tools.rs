@@ -43,14 +43,14 @@ const OTHERS: [(&str, Kind, &[&str]); 6] = [
 
 /// A device that pz can use.
 pub struct Device {
-    /// As pz calls it.
+    /// The id that pz gives it.
     pub id: String,
-    /// What its driver calls it.
+    /// The name that its driver gives it.
     pub name: String,
 }
 
-/// The devices that `wanted` names, with or without a number, among those that pz lists. "all" names all but
-/// software devices.
+/// The devices that `wanted` names, with or without a number, among those that pz lists. "all" means all but software
+/// devices.
 pub fn devices(pz: &Path, wanted: &[String]) -> Result<Vec<Device>, String> {
     if wanted.is_empty() {
         return Ok(Vec::new());
@@ -87,7 +87,7 @@ pub fn devices(pz: &Path, wanted: &[String]) -> Result<Vec<Device>, String> {
     Ok(devices)
 }
 
-/// pz on the CPU, pz with each of `devices`, and those of `others` that this machine has. Names the missing ones on
+/// pz on the CPU, pz with each of `devices`, and those of `others` that are installed. Names the missing ones on
 /// standard error.
 pub fn programs(
     pz: &Path,
@@ -235,7 +235,7 @@ impl Program {
                 if let Some(device) = &self.device {
                     command.args(["--device", device]);
                 }
-                // Not "-q": we need the line that says that a device took no part.
+                // Without "-q", which would hide the line that says that a device took no part.
                 command.arg(format!("-T{threads}")).arg("--no-progress")
             }
             // With `-T1`, zstd starts a second thread for input and output.
