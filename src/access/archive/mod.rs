@@ -14,10 +14,11 @@
 //! - [`queue`] holds the blocks that somebody waits for. Two callers that want the same block wait for one load. A loader
 //!   takes many blocks of one priority at once: their payloads are one call of the source, in which neighbours share a
 //!   request, and one batch of the decoder.
-//! - [`load`] is that thread's work. [`ticket`] is what a caller waits on: a caller gives up at its deadline or when it is
-//!   cancelled, whatever the loaders do, and blocks that nobody waits for any more are not loaded.
+//! - [`load`] is that thread's work. A [`completion`] gets the blocks of a read: its caller gives up at a deadline or when it
+//!   is cancelled, whatever the loaders do, and blocks that nobody waits for any more are not loaded.
 
 mod background;
+mod completion;
 mod destination;
 mod error;
 mod layout;
@@ -26,7 +27,6 @@ mod on_the_way;
 mod options;
 mod queue;
 mod restoring;
-mod ticket;
 mod to_device;
 
 use std::collections::VecDeque;
@@ -41,14 +41,13 @@ use crate::access::device::{Core, DeviceMemory, DeviceSliceMut, SlicePlace, Want
 use crate::access::{Source, Traffic, Uri};
 use crate::sync::{Condvar, Mutex};
 pub(crate) use background::BackgroundRead;
+use completion::{Claim, Completion};
 pub use destination::{Destination, RangeRead};
 pub use error::ArchiveError;
 use layout::{BlockId, Layout, Placement};
 use load::{Contents, Loader};
-pub use options::ArchiveOptions;
+pub use options::{ArchiveOptions, CancelToken, Priority, ReadOptions};
 use queue::{Limits, MAX_BATCH, Queue, Waiter};
-pub use ticket::{CancelToken, Priority, ReadOptions};
-use ticket::{Claim, Ticket};
 use to_device::DeviceQueue;
 
 /// Decoded contents of a block.
@@ -114,13 +113,13 @@ type Wanted = (Placement, Want);
 
 /// A place in the pages of a caller.
 struct PageWaiter {
-    ticket: Arc<Ticket<Page>>,
+    completion: Arc<Completion<Page>>,
     slot: usize,
 }
 
 impl Waiter for PageWaiter {
     fn is_abandoned(&self) -> bool {
-        self.ticket.is_abandoned()
+        self.completion.is_abandoned()
     }
 }
 
@@ -290,8 +289,8 @@ impl Archive {
                 left = rest;
                 waiting.push_back((step, shared.request(step, options)));
             }
-            let Some((step, ticket)) = waiting.pop_front() else { break };
-            let pages = ticket.wait(options)?;
+            let Some((step, claim)) = waiting.pop_front() else { break };
+            let pages = claim.wait(options)?;
             let mut pages = pages.iter();
             let mut current = None;
             for placement in step {
@@ -409,20 +408,20 @@ impl Shared {
     fn request(&self, step: &[Placement], options: &ReadOptions) -> Claim<Page> {
         let mut blocks: Vec<_> = step.iter().map(|placement| placement.block).collect();
         blocks.dedup();
-        let ticket = Arc::new(Ticket::new(blocks.len()));
+        let claim = Claim(Arc::new(Completion::new(blocks.len())));
         let mut state = self.lock();
         for (slot, block) in blocks.into_iter().enumerate() {
             match state.contents.get(&block) {
-                Some(page) => ticket.deliver(slot, Ok(Page::clone(page))),
+                Some(page) => claim.0.deliver(slot, Ok(Page::clone(page))),
                 None => {
-                    let ticket = Arc::clone(&ticket);
-                    state.queue.want(block, options.priority, Some(PageWaiter { ticket, slot }));
+                    let waiter = PageWaiter { completion: Arc::clone(&claim.0), slot };
+                    state.queue.want(block, options.priority, Some(waiter));
                 }
             }
         }
         drop(state);
         self.queued.notify_all();
-        Claim(ticket)
+        claim
     }
 
     /// After a read of `range`: if it began where another ended, loads the next blocks.
@@ -465,8 +464,8 @@ impl Shared {
         }
         let waiters = state.queue.finish(block);
         drop(state);
-        for PageWaiter { ticket, slot } in waiters {
-            ticket.deliver(slot, outcome.clone());
+        for PageWaiter { completion, slot } in waiters {
+            completion.deliver(slot, outcome.clone());
         }
     }
 

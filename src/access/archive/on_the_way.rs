@@ -38,7 +38,7 @@ impl InHand {
     fn claim(&mut self, number: usize) -> Vec<Want> {
         let waiters = self.waiters[number].get_or_insert_with(|| {
             let mut waiters = self.queue.lock().finish(self.batch.blocks[number]);
-            waiters.retain(|waiter| waiter.recipient.begin_writing());
+            waiters.retain(|waiter| waiter.completion.begin_writing());
             waiters
         });
         waiters.iter().flat_map(|waiter| &waiter.wants).cloned().collect()
@@ -54,11 +54,11 @@ impl InHand {
             None => (self.queue.lock().finish(self.batch.blocks[number]), false),
         };
         // Whoever waits may call back, so the queue is not locked now.
-        for DeviceWaiter { recipient, slot, .. } in waiters {
+        for DeviceWaiter { completion, slot, .. } in waiters {
             if are_written {
-                recipient.end_writing();
+                completion.end_writing();
             }
-            recipient.deliver(slot, outcome.clone());
+            completion.deliver(slot, outcome.clone());
         }
     }
 }

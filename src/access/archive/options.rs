@@ -1,4 +1,8 @@
-//! How an archive reads, decodes and caches.
+//! How an archive reads, decodes and caches, and how each read is treated.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use crate::access::SourceOptions;
 use crate::pipeline::DecodeOptions;
@@ -70,5 +74,82 @@ impl ArchiveOptions {
 impl Default for ArchiveOptions {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// What goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[non_exhaustive]
+pub enum Priority {
+    /// Before everything else. It has a loader of its own with [`Priority::High`], so that it waits for no other load.
+    Realtime,
+    /// Before normal reads, and with that loader too.
+    High,
+    /// In turn.
+    #[default]
+    Normal,
+    /// When nothing else is to be loaded.
+    Prefetch,
+}
+
+/// Ends reads that other threads wait for. Clones are the same token.
+#[derive(Debug, Clone, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// A token that cancels nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ends all reads that have this token, and those that get it later.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`CancelToken::cancel`] was called.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How a read is treated. The setters chain.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use pz::access::{Priority, ReadOptions};
+/// let soon = Instant::now() + Duration::from_millis(50);
+/// let options = ReadOptions::new().priority(Priority::Realtime).deadline(soon);
+/// ```
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct ReadOptions {
+    pub(super) priority: Priority,
+    pub(super) deadline: Option<Instant>,
+    pub(super) cancel: Option<CancelToken>,
+}
+
+impl ReadOptions {
+    /// Normal priority, without a deadline.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets what goes first.
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Sets the time at which the caller gives up. What is being loaded then still goes into the caches.
+    pub fn deadline(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Sets the token that can end the read. The reader looks at it every 20 ms.
+    pub fn cancel(mut self, token: &CancelToken) -> Self {
+        self.cancel = Some(token.clone());
+        self
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::layout::BlockId;
-use super::ticket::Priority;
+use super::options::Priority;
 
 /// Somebody who waits for a block.
 pub(super) trait Waiter {

@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, MutexGuard};
 
+use super::completion::{Claim, Completion};
 use super::error::ArchiveError;
 use super::layout::{BlockId, Layout, Placement};
 use super::on_the_way::OnTheWay;
+use super::options::{Priority, ReadOptions};
 use super::queue::{Limits, Queue, Waiter};
-use super::ticket::{Claim, Priority, ReadOptions, Recipient, Ticket};
 use super::{Shared, Wanted};
 use crate::access::device::{BatchKind, Core, Land, Lane, OnDevice, Requests, Run, Taken, Want};
 use crate::format::Pipeline;
@@ -32,14 +33,14 @@ pub(super) struct DeviceQueue {
 
 /// Who gets a block, and the parts of it that it wants.
 pub(super) struct DeviceWaiter {
-    pub(super) recipient: Arc<dyn Recipient>,
+    pub(super) completion: Arc<Completion<()>>,
     pub(super) slot: usize,
     pub(super) wants: Vec<Want>,
 }
 
 impl Waiter for DeviceWaiter {
     fn is_abandoned(&self) -> bool {
-        self.recipient.is_abandoned()
+        self.completion.is_abandoned()
     }
 }
 
@@ -120,13 +121,13 @@ pub(super) fn of_blocks(mut wanted: Vec<Wanted>) -> Vec<(BlockId, Vec<Want>)> {
     wanted.chunk_by(|a, b| a.0.block == b.0.block).filter_map(of_block).collect()
 }
 
-/// Makes `recipient` wait for blocks, which get the slots from 0 on.
+/// Those who wait for blocks that `completion` gets, at the slots from 0 on.
 pub(super) fn waiters(
     wanted: Vec<(BlockId, Vec<Want>)>,
-    recipient: &Arc<dyn Recipient>,
+    completion: &Arc<Completion<()>>,
 ) -> impl Iterator<Item = (BlockId, DeviceWaiter)> {
     wanted.into_iter().enumerate().map(|(slot, (block, wants))| {
-        (block, DeviceWaiter { recipient: Arc::clone(recipient), slot, wants })
+        (block, DeviceWaiter { completion: Arc::clone(completion), slot, wants })
     })
 }
 
@@ -186,10 +187,8 @@ impl Shared {
         options: &ReadOptions,
     ) -> Result<Claim<()>, ArchiveError> {
         let wanted = of_blocks(wanted);
-        let ticket = Arc::new(Ticket::new(wanted.len()));
-        let claim = Claim(Arc::clone(&ticket));
-        let recipient: Arc<dyn Recipient> = ticket;
-        self.queue_on(core, waiters(wanted, &recipient), options.priority)?;
+        let claim = Claim(Arc::new(Completion::new(wanted.len())));
+        self.queue_on(core, waiters(wanted, &claim.0), options.priority)?;
         Ok(claim)
     }
 
@@ -262,17 +261,15 @@ impl Shared {
         lane: &mut Lane<'_>,
         (buffer, at): (&Arc<OnDevice>, u64),
     ) -> Result<bool, DeviceError> {
-        let ticket = Arc::new(Ticket::new(count));
-        let _claim = Claim(Arc::clone(&ticket));
-        let recipient: Arc<dyn Recipient> = ticket;
+        let claim = Claim(Arc::new(Completion::new(count)));
         let mut placements = self.layout.placements(0..self.layout.len(), 0);
         let mut queued = queue.lock();
         for (slot, Placement { block, within, at: from, .. }) in
             placements.by_ref().take(count).enumerate()
         {
             let want = Want { within, buffer: Arc::clone(buffer), at: at + from as u64 };
-            let (recipient, wants) = (Arc::clone(&recipient), vec![want]);
-            queued.want(block, Priority::High, Some(DeviceWaiter { recipient, slot, wants }));
+            let (completion, wants) = (Arc::clone(&claim.0), vec![want]);
+            queued.want(block, Priority::High, Some(DeviceWaiter { completion, slot, wants }));
         }
         let limits =
             Limits { only_urgent: false, max_blocks: usize::MAX, max_batch: queue.max_batch };

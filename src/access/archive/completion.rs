@@ -1,0 +1,172 @@
+//! When a read is complete: what its caller waits on, or what calls the caller back.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::error::ArchiveError;
+use super::options::{CancelToken, ReadOptions};
+
+/// What is called when nothing writes to the destination of a read any more, from any thread.
+pub(crate) type Done = Box<dyn FnOnce(Result<(), ArchiveError>) + Send>;
+
+/// How long a caller waits between two looks at its token.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Gets one delivery for each block of a read.
+pub(super) struct Completion<T> {
+    progress: Mutex<Progress<T>>,
+    changed: Condvar,
+}
+
+struct Progress<T> {
+    delivered: Vec<Option<T>>,
+    missing: usize,
+    /// Blocks that a device is writing to the destination.
+    writing: usize,
+    /// The first error. After it the other blocks are of no use.
+    error: Option<ArchiveError>,
+    has_given_up: bool,
+    /// What the read calls at its end, if no thread waits for it.
+    done: Option<Done>,
+}
+
+impl<T> Progress<T> {
+    fn is_complete(&self) -> bool {
+        self.missing == 0 || self.error.is_some()
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.has_given_up || self.error.is_some()
+    }
+}
+
+impl<T> Completion<T> {
+    /// The completion of a read of `blocks` blocks, for which a caller waits through a [`Claim`].
+    pub(super) fn new(blocks: usize) -> Self {
+        let delivered = std::iter::repeat_with(|| None).take(blocks).collect();
+        let (writing, error, has_given_up, done) = Default::default();
+        let progress = Progress { delivered, missing: blocks, writing, error, has_given_up, done };
+        Self { progress: Mutex::new(progress), changed: Condvar::new() }
+    }
+
+    /// The completion of a read that calls `done` at its end.
+    pub(super) fn calling(blocks: usize, done: Done) -> Self {
+        let completion = Self::new(blocks);
+        completion.lock().done = Some(done);
+        completion
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress<T>> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the blocks that are still missing are of no use.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.lock().is_abandoned()
+    }
+
+    /// Notes that a device begins to write a block to the destination, and returns true, unless the block is of no use.
+    /// Until [`Self::end_writing`] the destination stays what it is.
+    pub(super) fn begin_writing(&self) -> bool {
+        let mut progress = self.lock();
+        let may_write = !progress.is_abandoned();
+        progress.writing += usize::from(may_write);
+        may_write
+    }
+
+    /// Notes that the device no longer writes such a block.
+    pub(super) fn end_writing(&self) {
+        let mut progress = self.lock();
+        progress.writing -= 1;
+        self.settle(progress);
+    }
+
+    /// Delivers the block that belongs at `slot`, or why it could not be loaded.
+    pub(super) fn deliver(&self, slot: usize, outcome: Result<T, ArchiveError>) {
+        let mut progress = self.lock();
+        match outcome {
+            Ok(value) => {
+                if let Some(place @ None) = progress.delivered.get_mut(slot) {
+                    *place = Some(value);
+                    progress.missing -= 1;
+                }
+            }
+            Err(error) => drop(progress.error.get_or_insert(error)),
+        }
+        self.settle(progress);
+    }
+
+    /// Ends the read with an error.
+    pub(super) fn fail(&self, error: ArchiveError) {
+        let mut progress = self.lock();
+        progress.error.get_or_insert(error);
+        self.settle(progress);
+    }
+
+    /// Wakes the caller if its wait is over, or calls it back if nothing writes to the destination any more.
+    fn settle(&self, mut progress: MutexGuard<'_, Progress<T>>) {
+        if !progress.is_complete() && !progress.has_given_up {
+            return;
+        }
+        self.changed.notify_all();
+        if progress.writing == 0
+            && let Some(done) = progress.done.take()
+        {
+            let outcome = progress.error.clone().map_or(Ok(()), Err);
+            drop(progress);
+            done(outcome);
+        }
+    }
+
+    /// Waits until everything is delivered, and returns it in the order of the slots.
+    fn wait(&self, options: &ReadOptions) -> Result<Vec<T>, ArchiveError> {
+        let mut progress = self.lock();
+        loop {
+            if let Some(error) = progress.error.clone() {
+                return Err(error);
+            }
+            if options.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
+                return Err(ArchiveError::Cancelled);
+            }
+            if progress.missing == 0 {
+                return Ok(progress.delivered.drain(..).flatten().collect());
+            }
+            let left = options.deadline.map(|end| end.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(ArchiveError::DeadlineExceeded);
+            }
+            let look = options.cancel.is_some().then_some(LOOK);
+            progress = match left.into_iter().chain(look).min() {
+                None => self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner),
+                Some(time) => {
+                    let woken = self.changed.wait_timeout(progress, time);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}
+
+/// A caller's end of a completion. Blocks for which it was dropped are not loaded. Dropping it waits until nothing writes
+/// to the caller's memory any more.
+pub(super) struct Claim<T>(pub(super) Arc<Completion<T>>);
+
+impl<T> Claim<T> {
+    /// Waits until everything is delivered, and returns it in the order of the slots.
+    ///
+    /// # Errors
+    /// The first error that was delivered, and those of a caller that gives up.
+    pub(super) fn wait(&self, options: &ReadOptions) -> Result<Vec<T>, ArchiveError> {
+        self.0.wait(options)
+    }
+}
+
+impl<T> Drop for Claim<T> {
+    fn drop(&mut self) {
+        let mut progress = self.0.lock();
+        progress.has_given_up = true;
+        while progress.writing > 0 {
+            progress = self.0.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
