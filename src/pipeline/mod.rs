@@ -9,6 +9,7 @@
 //! | [`gpu`] | a device that runs blocks |
 //! | [`gpu_engine`] | the engine that runs batches on a device |
 //! | [`scheduler`] | runs blocks on workers and a device, in order and within bounds |
+//! | [`flow`] | the blocks of one job: in flight through a scheduler, and idle |
 //! | [`host_memory`] | how many workers and blocks the host has memory for while a device comes and goes |
 //! | [`batch_sizing`] | how many blocks a device gets in a batch |
 //! | [`throughput`] | the model: how long work takes on the CPU, and with a device |
@@ -32,6 +33,7 @@ pub(crate) mod batch_sizing;
 pub(crate) mod buffer;
 pub(crate) mod cpu;
 pub(crate) mod engine;
+pub(crate) mod flow;
 pub(crate) mod gpu;
 pub(crate) mod gpu_engine;
 mod host_memory;

@@ -21,13 +21,11 @@ use crate::format::{FrameHeader, least_full_block_len};
 use crate::gpu::coder::Work;
 use crate::pipeline::DecodeOptions;
 use crate::pipeline::auto_session::AutoSession;
-use crate::pipeline::buffer::Pool;
 use crate::pipeline::cpu::CpuEngine;
-use crate::pipeline::engine::Engine;
+use crate::pipeline::flow::Flow;
 use crate::pipeline::gpu::{Accelerator, Job};
 use crate::pipeline::memory::{Cost, Share};
-use crate::pipeline::modules::{FrameModules, LastModules};
-use crate::pipeline::scheduler::Scheduler;
+use crate::pipeline::modules::LastModules;
 use crate::pipeline::statistics::Counted;
 use crate::pipeline::workload::Workload;
 use payloads::Payloads;
@@ -51,26 +49,18 @@ use payloads::Payloads;
 pub struct Decoder<R: Read> {
     frames: FrameReader<R>,
     options: DecodeOptions,
-    engine: Arc<dyn Engine>,
     /// Header of the current frame, and what decoding its blocks needs.
     header: FrameHeader,
-    /// What runs its modules.
     modules: LastModules,
-    ready: Option<Arc<FrameModules>>,
     cost: Cost,
-    share: Share,
-    accelerator: Option<Accelerator>,
+    flow: Flow<DecodeTask>,
     job: Option<AutoSession>,
     /// Whether a GPU has been chosen and waits until no block is in flight.
     is_joining: bool,
-    scheduler: Option<Scheduler<DecodeTask>>,
     /// A frame that waits until no block of the frame before is in flight, because its blocks need other memory.
     waiting: Option<FrameHeader>,
     /// The block that the caller is reading, and how much of it the caller has got.
-    current: Option<DecodeTask>,
-    given: usize,
-    idle: Vec<DecodeTask>,
-    pool: Pool,
+    current: Option<(DecodeTask, usize)>,
     /// What the distant matches of later blocks may repeat.
     history: History,
     /// Length of the contents of all blocks read so far.
@@ -126,21 +116,14 @@ impl<R: Read> Decoder<R> {
         let mut decoder = Self {
             frames,
             options,
-            engine,
             header: header.clone(),
             modules: LastModules::default(),
-            ready: None,
             cost,
-            share,
-            accelerator,
+            flow: Flow::new(engine, share, accelerator),
             job,
             is_joining: false,
-            scheduler: None,
             waiting: None,
             current: None,
-            given: 0,
-            idle: Vec::new(),
-            pool: Pool::default(),
             history: History::default(),
             promised: 0,
             bytes_out: 0,
@@ -196,13 +179,13 @@ impl<R: Read> Decoder<R> {
             if self.part()?.is_none() {
                 return Ok(total);
             }
-            let Some(task) = &mut self.current else { return Ok(total) };
+            let Some((task, given_of_it)) = &mut self.current else { return Ok(total) };
             match task.take_written() {
                 Some(written) => written?,
                 // This block was read before writing by threads was asked for.
-                None => output.write_all_at(&task.contents[self.given..], at)?,
+                None => output.write_all_at(&task.contents[*given_of_it..], at)?,
             }
-            let n = task.contents.len() - self.given;
+            let n = task.contents.len() - *given_of_it;
             self.advance(n);
             total += n as u64;
             given(n as u64);
@@ -261,31 +244,32 @@ impl<R: Read> Decoder<R> {
 
     /// Decoded contents that have not been passed on; `None` at the end.
     fn part(&mut self) -> Result<Option<&[u8]>, Error> {
-        if self.current.as_ref().is_none_or(|task| self.given == task.contents.len()) {
-            if let Some(mut task) = self.current.take() {
+        if self.current.as_ref().is_none_or(|(task, given)| *given == task.contents.len()) {
+            if let Some((mut task, _)) = self.current.take() {
                 task.release_to(&self.history)?;
-                self.idle.push(task);
+                self.flow.keep_idle(task);
             }
-            self.current = self.next_block()?;
-            self.given = 0;
+            self.current = self.next_block()?.map(|task| (task, 0));
         }
-        Ok(self.current.as_ref().map(|task| &task.contents[self.given..]))
+        Ok(self.current.as_ref().map(|(task, given)| &task.contents[*given..]))
     }
 
     fn advance(&mut self, n: usize) {
-        self.given += n;
+        if let Some((_, given)) = &mut self.current {
+            *given += n;
+        }
         self.bytes_out += n as u64;
     }
 
     /// The next decoded block; `None` at the end.
     fn next_block(&mut self) -> Result<Option<DecodeTask>, Error> {
         self.read_ahead();
-        match self.scheduler.as_mut().and_then(Scheduler::next) {
+        match self.flow.next() {
             Some(mut task) => match task.finish_from(&self.history) {
                 Ok(()) => Ok(Some(task)),
                 Err(error) => {
                     // Pass on nothing after the faulty block.
-                    self.scheduler = None;
+                    self.flow.stop();
                     self.input = Input::Failed(None);
                     Err(error)
                 }
@@ -307,26 +291,16 @@ impl<R: Read> Decoder<R> {
 
     /// Reads blocks until the permitted number is in flight.
     fn read_ahead(&mut self) {
-        if let Some(scheduler) = &self.scheduler
-            && let Some(keep) = scheduler.idle_to_keep()
-        {
-            self.idle.truncate(keep);
-            self.pool.clear();
-            scheduler.gave_back();
-        }
+        self.flow.give_back(0);
         while matches!(self.input, Input::Open) {
-            let in_flight = self.scheduler.as_ref().map_or(0, Scheduler::in_flight);
             let is_waiting = self.waiting.is_some() || self.is_joining;
-            let most = self.share.in_flight;
-            let most = self.scheduler.as_ref().map_or(most, |own| own.max_in_flight(most));
-            if in_flight >= most || (is_waiting && in_flight > 0) {
+            if !self.flow.has_room() || (is_waiting && self.flow.in_flight() > 0) {
                 return;
             }
             if self.is_joining {
                 self.is_joining = false;
-                self.scheduler = None;
-                let (header, options) = (&self.header, &self.options);
-                self.accelerator = accelerator(header, &self.cost, &mut self.share, options);
+                let Self { header, cost, options, flow, .. } = self;
+                flow.join(|share| accelerator(header, cost, share, options));
             } else if let Some(gpu) = self.job.as_mut().and_then(|job| job.look(self.promised)) {
                 self.options.gpu = Some(gpu);
                 self.is_joining = true;
@@ -336,30 +310,24 @@ impl<R: Read> Decoder<R> {
                 self.input = Input::Failed(Some(error));
             }
             if !matches!(self.input, Input::Open) {
-                self.scheduler.iter_mut().for_each(Scheduler::end);
+                self.flow.end();
             }
         }
     }
 
     fn read_one(&mut self) -> Result<(), Error> {
         if let Some(header) = self.waiting.take() {
-            self.cost = Cost::of_decoding(&*self.engine, &header);
-            self.share = self.cost.share(self.options.threads, self.options.max_memory)?;
-            self.accelerator = accelerator(&header, &self.cost, &mut self.share, &self.options);
-            if self.accelerator.is_some() {
-                self.engine.release();
-                self.scheduler = None;
-            }
-            Scheduler::adapt(&mut self.scheduler, &mut self.share);
-            self.idle.clear();
-            self.pool.clear();
+            self.cost = Cost::of_decoding(&**self.flow.engine(), &header);
+            let mut share = self.cost.share(self.options.threads, self.options.max_memory)?;
+            let accelerator = accelerator(&header, &self.cost, &mut share, &self.options);
+            self.flow.adapt(share, accelerator);
             self.history.clear();
             return self.begin(header);
         }
         let begun = Instant::now();
         match self.frames.next()? {
             Event::Frame(header) => {
-                if Cost::of_decoding(&*self.engine, &header) == self.cost {
+                if Cost::of_decoding(&**self.flow.engine(), &header) == self.cost {
                     self.begin(header)?;
                 } else {
                     self.waiting = Some(header);
@@ -368,9 +336,10 @@ impl<R: Read> Decoder<R> {
             Event::Block(header, place) => {
                 self.promise(u64::from(header.content_len))?;
                 self.promised += u64::from(header.content_len);
-                let mut task = self.idle.pop().unwrap_or_else(|| DecodeTask::new(&self.pool));
+                let idle = self.flow.take_idle();
+                let mut task = idle.unwrap_or_else(|| DecodeTask::new(self.flow.pool()));
                 self.give_block(header, place, &mut task)?;
-                task.set_modules(self.ready.clone());
+                task.set_modules(self.modules.latest());
                 task.set_reach(self.header.reach);
                 task.set_history(&self.history, self.header.block_size() as u64);
                 let start = self.promised - u64::from(header.content_len);
@@ -378,13 +347,7 @@ impl<R: Read> Decoder<R> {
                 if let Some(statistics) = &self.options.statistics {
                     statistics.read_since(begun);
                 }
-                let share = self.share;
-                self.scheduler
-                    .get_or_insert_with(|| {
-                        let engine = Arc::clone(&self.engine);
-                        Scheduler::with_accelerator(engine, share, self.accelerator.as_ref())
-                    })
-                    .submit(task);
+                self.flow.submit(task);
             }
             Event::FrameEnd => {}
             Event::End => self.input = Input::Ended,
@@ -395,7 +358,7 @@ impl<R: Read> Decoder<R> {
     /// Prepares for the blocks of a new frame.
     fn begin(&mut self, header: FrameHeader) -> Result<(), Error> {
         let place = self.frames.place();
-        self.ready = self.modules.of(&header.modules, &self.options.modules, place)?;
+        self.modules.of(&header.modules, &self.options.modules, place)?;
         let content_size = header.content_size.unwrap_or(0);
         self.header = header;
         self.promise(content_size)

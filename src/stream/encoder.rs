@@ -25,11 +25,10 @@ use crate::error::Error;
 use crate::format::MAX_BLOCKS;
 use crate::gpu::coder::Work;
 use crate::pipeline::auto_session::AutoSession;
-use crate::pipeline::engine::Engine;
+use crate::pipeline::flow::Flow;
 use crate::pipeline::gpu::{Accelerator, Job};
-use crate::pipeline::memory::{Cost, Share};
-use crate::pipeline::scheduler::{Scheduler, Task};
-use crate::pipeline::statistics::Statistics;
+use crate::pipeline::memory::Cost;
+use crate::pipeline::scheduler::Task;
 use crate::pipeline::{Gpu, Options};
 
 pub use auto_finish::AutoFinishEncoder;
@@ -56,31 +55,23 @@ pub(in crate::stream) use plan::EncodePlan;
 /// ```
 pub struct Encoder<W: Write> {
     writer: W,
+    options: Options,
     recipe: Recipe,
     /// Whether a block has been submitted.
     has_begun: bool,
     block_size: usize,
     cost: Cost,
-    memory: u64,
-    verify: bool,
-    share: Share,
-    engine: Arc<dyn Engine>,
-    accelerator: Option<Accelerator>,
+    /// It starts threads when a second block shows that there is work for them.
+    flow: Flow<EncodeTask>,
     job: Option<AutoSession>,
-    /// Created when a second block shows that there is work for it.
-    scheduler: Option<Scheduler<EncodeTask>>,
     frames: FrameWriter,
     /// The block being filled, and its length so far.
     current: Option<EncodeTask>,
     filled: usize,
     /// Blocks submitted since the start, or since the last flush that ended a frame.
     submitted: u64,
-    idle: Vec<EncodeTask>,
     bytes_in: u64,
-    declared: Option<u64>,
-    flush_ends_block: bool,
     failed: bool,
-    statistics: Option<Statistics>,
     /// If blocks are to have distant matches: when each looks for them.
     turns: Option<Turns>,
 }
@@ -97,32 +88,27 @@ impl<W: Write> Encoder<W> {
     }
 
     pub(crate) fn with_plan(writer: W, plan: EncodePlan, options: &Options) -> Self {
+        let EncodePlan { header, recipe, cost, flow, job, statistics, finder } = plan;
+        let mut options = options.clone();
         // A frame must have the length that its header declares.
-        let flush_ends_block = options.flush_ends_block && plan.header.content_size.is_none();
+        options.flush_ends_block &= header.content_size.is_none();
+        options.statistics = statistics;
         Self {
             writer,
-            recipe: plan.recipe,
+            options,
+            recipe,
             has_begun: false,
-            block_size: plan.header.block_size(),
-            cost: plan.cost,
-            memory: options.memory,
-            verify: options.verify,
-            share: plan.share,
-            engine: plan.engine,
-            accelerator: plan.accelerator,
-            job: plan.job,
-            scheduler: None,
-            frames: FrameWriter::new(plan.header),
+            block_size: header.block_size(),
+            cost,
+            flow,
+            job,
+            frames: FrameWriter::new(header),
             current: None,
             filled: 0,
             submitted: 0,
-            idle: Vec::new(),
             bytes_in: 0,
-            declared: options.content_size,
-            flush_ends_block,
             failed: false,
-            statistics: plan.statistics,
-            turns: plan.finder.map(Turns::new),
+            turns: finder.map(Turns::new),
         }
     }
 
@@ -161,7 +147,7 @@ impl<W: Write> Encoder<W> {
             self.failed = true;
             let begun = Instant::now();
             self.filled = task.contents.fill_from(reader, from)?;
-            if let Some(statistics) = &self.statistics {
+            if let Some(statistics) = &self.options.statistics {
                 statistics.read_since(begun);
             }
             self.failed = false;
@@ -190,7 +176,7 @@ impl<W: Write> Encoder<W> {
             let n = (end - offset).min((self.block_size - from) as u64);
             let filled = from + n as usize;
             if from == 0 {
-                let (input, statistics) = (Arc::clone(input), self.statistics.clone());
+                let (input, statistics) = (Arc::clone(input), self.options.statistics.clone());
                 task.origin = Some(Origin { input, offset, statistics });
             } else {
                 self.failed = true;
@@ -233,13 +219,13 @@ impl<W: Write> Encoder<W> {
     /// Like [`Encoder::finish`]. After an error the encoder is unusable.
     pub(crate) fn finish_by_ref(&mut self) -> Result<(), Error> {
         self.check_failed()?;
-        if let Some(declared) = self.declared
+        if let Some(declared) = self.options.content_size
             && declared != self.bytes_in
         {
             return Err(Error::Changed { declared, seen: self.bytes_in });
         }
         self.end_block()?;
-        self.scheduler.iter_mut().for_each(Scheduler::end);
+        self.flow.end();
         self.emit_all()?;
         self.frames.finish(&mut self.writer)?;
         self.writer.flush()?;
@@ -253,7 +239,7 @@ impl<W: Write> Encoder<W> {
     fn end_block(&mut self) -> Result<(), Error> {
         let Some(mut task) = self.current.take() else { return Ok(()) };
         if self.filled == 0 {
-            self.idle.push(task);
+            self.flow.keep_idle(task);
             return Ok(());
         }
         task.contents.truncate(self.filled);
@@ -262,17 +248,17 @@ impl<W: Write> Encoder<W> {
         self.set_place(&mut task);
         self.filled = 0;
         self.submitted = 0;
-        if self.scheduler.is_some() || self.accelerator.is_some() {
-            self.scheduler().submit(task);
+        if self.flow.has_begun() {
+            self.flow.submit(task);
             return Ok(());
         }
-        EncodeTask::run(std::slice::from_mut(&mut task), &*self.engine);
+        EncodeTask::run(std::slice::from_mut(&mut task), &**self.flow.engine());
         self.emit(task)
     }
 
     /// Writes all blocks that have been submitted.
     fn emit_all(&mut self) -> Result<(), Error> {
-        while let Some(task) = self.scheduler.as_mut().and_then(Scheduler::next) {
+        while let Some(task) = self.flow.next() {
             self.emit(task)?;
         }
         Ok(())
@@ -314,7 +300,7 @@ impl<W: Write> Encoder<W> {
             self.submit(task)?;
         }
         if self.current.is_none() {
-            let mut task = self.idle.pop().unwrap_or_default();
+            let mut task = self.flow.take_idle().unwrap_or_default();
             task.reset();
             task.contents.set_len(len).map_err(|fault| fault.at(Default::default()))?;
             self.current = Some(task);
@@ -371,16 +357,10 @@ impl<W: Write> Encoder<W> {
         self.set_recipe(&mut task);
         self.set_place(&mut task);
         self.submitted += 1;
-        self.scheduler().submit(task);
-        while let Some(scheduler) = &mut self.scheduler {
-            // The block that the caller fills next counts as in flight.
-            let most = scheduler.max_in_flight(self.share.in_flight);
-            let full = scheduler.in_flight() >= most;
-            let finished = if full { scheduler.next() } else { scheduler.try_next() };
-            match finished {
-                Some(task) => self.emit(task)?,
-                None => break,
-            }
+        self.flow.submit(task);
+        // The block that the caller fills next counts as in flight.
+        while let Some(task) = self.flow.next_if_due() {
+            self.emit(task)?;
         }
         match self.job.as_mut().and_then(|job| job.look(self.bytes_in)) {
             Some(gpu) => self.join(&gpu),
@@ -391,26 +371,18 @@ impl<W: Write> Encoder<W> {
     /// Goes on with a GPU beside the workers.
     fn join(&mut self, gpu: &Gpu) -> Result<(), Error> {
         self.emit_all()?;
-        self.scheduler = None;
-        let work = Work::Encode { recipe: self.recipe, verify: self.verify };
+        let Self { recipe, block_size, cost, flow, options, .. } = self;
         let job = Job {
-            work,
-            block_len: self.block_size as u32,
+            work: Work::Encode { recipe: *recipe, verify: options.verify },
+            block_len: *block_size as u32,
             bytes: None,
-            cost: &self.cost,
-            memory: self.memory,
-            statistics: self.statistics.as_ref(),
+            cost,
+            memory: options.memory,
+            statistics: options.statistics.as_ref(),
             learned: None,
         };
-        self.accelerator = Accelerator::new(gpu, job, &mut self.share);
+        flow.join(|share| Accelerator::new(gpu, job, share));
         Ok(())
-    }
-
-    fn scheduler(&mut self) -> &mut Scheduler<EncodeTask> {
-        self.scheduler.get_or_insert_with(|| {
-            let engine = Arc::clone(&self.engine);
-            Scheduler::with_accelerator(engine, self.share, self.accelerator.as_ref())
-        })
     }
 
     fn emit(&mut self, mut task: EncodeTask) -> Result<(), Error> {
@@ -426,25 +398,19 @@ impl<W: Write> Encoder<W> {
                 }
             }
         });
-        if let Some(statistics) = &self.statistics {
+        if let Some(statistics) = &self.options.statistics {
             statistics.written_since(begun);
         }
-        self.idle.push(task);
-        if let Some(scheduler) = &self.scheduler
-            && let Some(keep) = scheduler.idle_to_keep()
-            // One of them is filled next.
-            && keep > 0
-        {
-            self.idle.truncate(keep);
-            scheduler.gave_back();
-        }
+        self.flow.keep_idle(task);
+        // One of them is filled next.
+        self.flow.give_back(1);
         self.failed |= written.is_err();
         written
     }
 
     fn count_in(&mut self, n: u64) -> Result<(), Error> {
         self.bytes_in += n;
-        match self.declared {
+        match self.options.content_size {
             Some(declared) if self.bytes_in > declared => {
                 self.failed = true;
                 Err(Error::Changed { declared, seen: self.bytes_in })
@@ -496,7 +462,7 @@ impl<W: Write> Write for Encoder<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.check_failed()?;
-        if self.flush_ends_block {
+        if self.options.flush_ends_block {
             self.end_block()?;
         }
         self.emit_all()?;

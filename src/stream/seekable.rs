@@ -11,15 +11,14 @@ use super::distant::{Recent, Sources};
 use super::places::{ReadAt, ReadAtCursor, sought};
 use super::tasks::DecodeTask;
 use crate::error::{Error, Place};
-use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, FrameHeader, Index};
+use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, Index};
 use crate::pipeline::DecodeOptions;
-use crate::pipeline::buffer::{Buffer, Pool};
+use crate::pipeline::buffer::Buffer;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
-use crate::pipeline::gpu::Accelerator;
+use crate::pipeline::flow::Flow;
 use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::modules::LastModules;
-use crate::pipeline::scheduler::Scheduler;
 use crate::pipeline::statistics::Counted;
 
 /// Reads any part of the contents of a file of frames. Only decodes the blocks that hold it.
@@ -72,58 +71,8 @@ struct Spot {
     content_start: u64,
 }
 
-/// The blocks of a range on their way through the scheduler.
-struct RangeFlow {
-    share: Share,
-    accelerator: Option<Accelerator>,
-    scheduler: Option<Scheduler<DecodeTask>>,
-    /// What the blocks in flight need.
-    cost: Option<Cost>,
-    /// The frame of each block in flight, and the offset of its contents.
-    starts: VecDeque<(usize, u64)>,
-    idle: Vec<DecodeTask>,
-    pool: Pool,
-}
-
-impl Default for RangeFlow {
-    fn default() -> Self {
-        Self {
-            share: Share { workers: 1, in_flight: 1 },
-            scheduler: None,
-            accelerator: None,
-            cost: None,
-            starts: VecDeque::new(),
-            idle: Vec::new(),
-            pool: Pool::default(),
-        }
-    }
-}
-
-impl RangeFlow {
-    fn max_in_flight(&self) -> usize {
-        let most = self.share.in_flight;
-        self.scheduler.as_ref().map_or(most, |scheduler| scheduler.max_in_flight(most))
-    }
-
-    /// Drops idle blocks if a device waits for their memory.
-    fn give_back(&mut self) {
-        if let Some(scheduler) = &self.scheduler
-            && let Some(keep) = scheduler.idle_to_keep()
-        {
-            self.idle.truncate(keep);
-            self.pool.clear();
-            scheduler.gave_back();
-        }
-    }
-
-    fn submit(&mut self, task: DecodeTask, engine: &Arc<dyn Engine>) {
-        let new = || {
-            let engine = Arc::clone(engine);
-            Scheduler::with_accelerator(engine, self.share, self.accelerator.as_ref())
-        };
-        self.scheduler.get_or_insert_with(new).submit(task);
-    }
-}
+/// One block at a time, in the calling thread.
+const ALONE: Share = Share { workers: 1, in_flight: 1 };
 
 impl SeekableReader<ReadAtCursor> {
     /// Reads and checks the headers, indices and footers of all frames of `source`, which has `len` bytes. For a file
@@ -224,35 +173,38 @@ impl<R: Read + Seek> SeekableReader<R> {
         }
         // The blocks in flight need its memory.
         self.block = None;
-        let mut flow = RangeFlow::default();
+        let mut flow = Flow::new(Arc::clone(&self.engine), ALONE, None);
+        // What the blocks in flight need, the frame of each, and the offset of its contents.
+        let mut cost = None;
+        let mut starts = VecDeque::new();
         let mut next = start;
-        while next < end || !flow.starts.is_empty() {
+        while next < end || !starts.is_empty() {
             let spot = if next < end { Some(self.locate(next)?) } else { None };
             let needed = spot.as_ref().map(|spot| self.cost(&self.frames[spot.frame]));
             // Blocks that need other memory wait until all others are done.
-            let other = needed.is_some() && needed != flow.cost;
+            let other = needed.is_some() && needed != cost;
             if let Some(spot) = spot
-                && flow.starts.len() < flow.max_in_flight()
-                && (!other || flow.starts.is_empty())
+                && flow.has_room()
+                && (!other || starts.is_empty())
             {
                 if other && let Some(needed) = needed {
-                    let header = self.frames[spot.frame].header.clone();
-                    self.adapt(&mut flow, needed, &header, end - start)?;
+                    self.adapt(&mut flow, needed, spot.frame, end - start)?;
+                    cost = Some(needed);
                 }
-                let mut task = flow.idle.pop().unwrap_or_else(|| DecodeTask::new(&flow.pool));
+                let idle = flow.take_idle();
+                let mut task = idle.unwrap_or_else(|| DecodeTask::new(flow.pool()));
                 let content_len = self.read_block(&spot, end, &mut task)?;
-                flow.starts.push_back((spot.frame, spot.content_start));
+                starts.push_back((spot.frame, spot.content_start));
                 next = spot.content_start + u64::from(content_len);
-                flow.submit(task, &self.engine);
+                flow.submit(task);
                 if next >= end {
-                    flow.scheduler.iter_mut().for_each(Scheduler::end);
+                    flow.end();
                 }
                 continue;
             }
-            let (Some(mut task), Some((frame, content_start))) =
-                (flow.scheduler.as_mut().and_then(Scheduler::next), flow.starts.pop_front())
+            let (Some(mut task), Some((frame, content_start))) = (flow.next(), starts.pop_front())
             else {
-                return Err(Error::Internal { what: "a block was lost" });
+                return Err(LOST);
             };
             self.finish(&mut task, frame)?;
             let part = &task.contents;
@@ -260,35 +212,28 @@ impl<R: Read + Seek> SeekableReader<R> {
             let to = (end - content_start).min(part.len() as u64) as usize;
             writer.write_all(&part[from..to])?;
             task.release();
-            flow.idle.push(task);
-            flow.give_back();
+            flow.keep_idle(task);
+            flow.give_back(0);
         }
         self.run = (0, Buffer::default());
         Ok(())
     }
 
-    /// Prepares `flow` for blocks of a frame with this header, which need `needed`. No block may be in flight.
+    /// Prepares `flow` for blocks of the frame with this number, which need `needed`. No block may be in flight.
     fn adapt(
         &mut self,
-        flow: &mut RangeFlow,
+        flow: &mut Flow<DecodeTask>,
         needed: Cost,
-        header: &FrameHeader,
+        frame: usize,
         range_len: u64,
     ) -> Result<(), Error> {
-        let limit = self.options.max_memory;
+        let (header, limit) = (&self.frames[frame].header, self.options.max_memory);
         self.max_run = (limit.saturating_sub(needed.least()) / 4).min(MAX_RUN);
         let with_run = Cost { fixed: needed.fixed + self.max_run, ..needed };
-        flow.share = with_run.share(self.options.threads, limit)?;
-        flow.share.limit_to((range_len >> header.block_log) + 2);
-        flow.accelerator = decoder::accelerator(header, &with_run, &mut flow.share, &self.options);
-        if flow.accelerator.is_some() {
-            self.engine.release();
-            flow.scheduler = None;
-        }
-        Scheduler::adapt(&mut flow.scheduler, &mut flow.share);
-        flow.idle.clear();
-        flow.pool.clear();
-        flow.cost = Some(needed);
+        let mut share = with_run.share(self.options.threads, limit)?;
+        share.limit_to((range_len >> header.block_log) + 2);
+        let accelerator = decoder::accelerator(header, &with_run, &mut share, &self.options);
+        flow.adapt(share, accelerator);
         Ok(())
     }
 
@@ -419,11 +364,9 @@ impl<R: Read + Seek> SeekableReader<R> {
         if self.block.as_ref().is_none_or(|(start, _)| *start != spot.content_start) {
             let mut task = self.block.take().map(|(_, task)| task).unwrap_or_default();
             self.read_block(&spot, spot.content_start, &mut task)?;
-            let mut scheduler = Scheduler::new(Arc::clone(&self.engine), 1);
-            scheduler.submit(task);
-            let Some(mut task) = scheduler.next() else {
-                return Err(Error::Internal { what: "a block was lost" });
-            };
+            let mut flow = Flow::new(Arc::clone(&self.engine), ALONE, None);
+            flow.submit(task);
+            let mut task = flow.next().ok_or(LOST)?;
             self.finish(&mut task, spot.frame)?;
             self.block = Some((spot.content_start, task));
         }
@@ -431,6 +374,8 @@ impl<R: Read + Seek> SeekableReader<R> {
         Ok(self.block.as_ref().map_or(&[], |(_, task)| &task.contents[from..]))
     }
 }
+
+const LOST: Error = Error::Internal { what: "a block was lost" };
 
 /// Where a block finds what it repeats.
 struct BlocksBefore<'a, R: Read + Seek> {

@@ -84,7 +84,12 @@ impl LastModules {
             }
             self.table = table.clone();
         }
-        Ok(self.ready.clone())
+        Ok(self.latest())
+    }
+
+    /// What runs the modules of the latest frame; `None` if it has none.
+    pub(crate) fn latest(&self) -> Option<Arc<FrameModules>> {
+        self.ready.clone()
     }
 }
 

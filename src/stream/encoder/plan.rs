@@ -11,11 +11,13 @@ use crate::pipeline::Options;
 use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
+use crate::pipeline::flow::Flow;
 use crate::pipeline::gpu::{Accelerator, Job};
-use crate::pipeline::memory::{Cost, Share};
+use crate::pipeline::memory::Cost;
 use crate::pipeline::modules::FrameModules;
 use crate::pipeline::statistics::{Counted, Statistics};
 use crate::pipeline::workload::Workload;
+use crate::stream::tasks::EncodeTask;
 
 /// What follows from the options alone, whatever the input.
 pub(crate) struct EncodeBasis {
@@ -59,9 +61,7 @@ pub(crate) struct EncodePlan {
     pub(crate) header: FrameHeader,
     pub(crate) recipe: Recipe,
     pub(crate) cost: Cost,
-    pub(crate) share: Share,
-    pub(crate) engine: Arc<dyn Engine>,
-    pub(crate) accelerator: Option<Accelerator>,
+    pub(crate) flow: Flow<EncodeTask>,
     pub(crate) job: Option<AutoSession>,
     pub(crate) statistics: Option<Statistics>,
     pub(crate) finder: Option<Finder>,
@@ -107,6 +107,7 @@ impl EncodePlan {
             false => Finder::new(header.reach),
         });
         let finder = finder.transpose()?;
-        Ok(Self { header, recipe, cost, share, engine, accelerator, job, statistics, finder })
+        let flow = Flow::new(engine, share, accelerator);
+        Ok(Self { header, recipe, cost, flow, job, statistics, finder })
     }
 }

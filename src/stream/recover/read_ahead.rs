@@ -9,9 +9,9 @@ use crate::error::{Error, Place};
 use crate::format::{BlockHeader, MAX_BLOCKS, Method, Pipeline};
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::Engine;
+use crate::pipeline::flow::Flow;
 use crate::pipeline::memory::{Cost, Share, cores};
 use crate::pipeline::modules::LastModules;
-use crate::pipeline::scheduler::Scheduler;
 use crate::pipeline::{DecodeOptions, Modules};
 use crate::stream::salvage::{Salvage, Step};
 
@@ -28,12 +28,10 @@ pub(super) struct ReadAhead {
     /// The modules that may run, and those of the last block that needs some.
     allowed: Modules,
     modules: LastModules,
-    engine: Arc<dyn Engine>,
     division: Option<Division>,
-    scheduler: Option<Scheduler<Stretch>>,
+    flow: Flow<Stretch>,
     /// The stretch whose pieces are being taken.
     current: Option<Stretch>,
-    idle: Vec<Stretch>,
     /// What distant matches may repeat.
     earlier: Earlier,
     /// Whether the last stretch filled ends with an error. The caller may go on after it, but must get it first.
@@ -50,9 +48,12 @@ struct Division {
     cost: Cost,
     /// The most steps of a stretch.
     max_steps: usize,
-    /// Computed when there is more than one stretch.
-    share: Option<Share>,
+    /// Whether there are threads for it. A single stretch needs none.
+    is_shared: bool,
 }
+
+/// One stretch at a time, in the calling thread.
+const ALONE: Share = Share { workers: 1, in_flight: 1 };
 
 /// What the memory to decode a block depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,11 +117,9 @@ impl ReadAhead {
             max_memory: options.max_memory,
             allowed: options.modules.clone(),
             modules: LastModules::default(),
-            engine: Arc::new(CpuEngine::new()),
             division: None,
-            scheduler: None,
+            flow: Flow::new(Arc::new(CpuEngine::new()), ALONE, None),
             current: None,
-            idle: Vec::new(),
             earlier: Earlier::default(),
             has_failed: false,
             seen: 0,
@@ -140,7 +139,7 @@ impl ReadAhead {
         if self.current.as_ref().is_none_or(Stretch::is_spent) {
             if let Some(mut spent) = self.current.take() {
                 spent.clear();
-                self.idle.push(spent);
+                self.flow.keep_idle(spent);
             }
             self.current = self.next_decoded(reader);
         }
@@ -149,14 +148,13 @@ impl ReadAhead {
 
     /// The next stretch, decoded. Keeps as many others in flight as memory permits.
     fn next_decoded(&mut self, reader: &mut (impl Read + Seek)) -> Option<Stretch> {
-        let submitted = |ahead: &Self| ahead.scheduler.as_ref().map_or(0, Scheduler::in_flight);
-        if submitted(self) == 0 {
+        if self.flow.in_flight() == 0 {
             self.has_failed = false;
         }
         // The first stretch waits for a second one: this thread decodes a stretch that is alone.
         let mut first = None;
         while !self.has_failed {
-            let in_flight = submitted(self) + usize::from(first.is_some());
+            let in_flight = self.flow.in_flight() + usize::from(first.is_some());
             if in_flight > 0 && in_flight >= self.max_in_flight() {
                 break;
             }
@@ -164,48 +162,35 @@ impl ReadAhead {
             if in_flight == 0 {
                 first = Some(stretch);
             } else {
-                first.take().into_iter().chain([stretch]).for_each(|stretch| self.submit(stretch));
+                first.take().into_iter().chain([stretch]).for_each(|one| self.flow.submit(one));
             }
         }
         if let Some(mut stretch) = first {
-            stretch.decode(&*self.engine);
+            stretch.decode(&**self.flow.engine());
             return Some(stretch);
         }
-        self.scheduler.as_mut()?.next()
+        self.flow.next()
     }
 
     /// The most stretches to have in flight.
     fn max_in_flight(&mut self) -> usize {
-        const ALONE: Share = Share { workers: 1, in_flight: 1 };
         let Some(division) = self.division.as_mut().filter(|_| self.seen > MAX_ALONE) else {
             return ALONE.in_flight;
         };
         if self.threads == 0 {
             self.threads = cores();
         }
-        let share = division.share.get_or_insert_with(|| {
+        if !std::mem::replace(&mut division.is_shared, true) {
             let share = division.cost.share(self.threads, self.max_memory);
-            let mut share = share.unwrap_or(ALONE);
-            Scheduler::adapt(&mut self.scheduler, &mut share);
-            share
-        });
-        share.in_flight
-    }
-
-    fn submit(&mut self, stretch: Stretch) {
-        let share = self.division.as_ref().and_then(|division| division.share);
-        let workers = share.map_or(1, |share| share.workers);
-        let engine = &self.engine;
-        let scheduler = &mut self.scheduler;
-        scheduler
-            .get_or_insert_with(|| Scheduler::new(Arc::clone(engine), workers))
-            .submit(stretch);
+            self.flow.set_share(share.unwrap_or(ALONE));
+        }
+        self.flow.max_in_flight()
     }
 
     /// Fills a stretch with the next steps. `None` at the end of the file, and if the next block must wait until none
     /// is in flight. `is_alone` tells whether none is.
     fn fill(&mut self, reader: &mut (impl Read + Seek), is_alone: bool) -> Option<Stretch> {
-        let mut stretch = self.idle.pop().unwrap_or_default();
+        let mut stretch = self.flow.take_idle().unwrap_or_default();
         while stretch.len() < self.division.as_ref().map_or(1, |division| division.max_steps) {
             let next = self.waiting.take().map(Ok);
             let next = next.or_else(|| self.salvage.next(reader).transpose());
@@ -228,7 +213,7 @@ impl ReadAhead {
             }
         }
         if stretch.is_empty() {
-            self.idle.push(stretch);
+            self.flow.keep_idle(stretch);
             return None;
         }
         Some(stretch)
@@ -259,7 +244,7 @@ impl ReadAhead {
         if !is_alone || !stretch.is_empty() {
             return Ok(false);
         }
-        let mut cost = kind.cost(&*self.engine);
+        let mut cost = kind.cost(&**self.flow.engine());
         cost.fixed = cost.fixed.saturating_add(salvage);
         cost.share(1, self.max_memory)?;
         let mut max_steps = 1;
@@ -268,13 +253,13 @@ impl ReadAhead {
             (cost, max_steps) = (of_many, MAX_STEPS);
         }
         // Release the memory for blocks of another kind.
-        self.engine.release();
+        self.flow.engine().release();
         self.earlier.release();
-        self.idle.clear();
+        self.flow.clear_idle();
         if max_steps == 1 || !stretch.is_small() {
             *stretch = Stretch::default();
         }
-        self.division = Some(Division { kind, salvage, cost, max_steps, share: None });
+        self.division = Some(Division { kind, salvage, cost, max_steps, is_shared: false });
         Ok(true)
     }
 
@@ -307,7 +292,7 @@ impl ReadAhead {
             self.earlier.note(*frame, header.number, source, places_for(*is_repeated))?;
         }
         stretch.add(step, ready, &self.salvage, reader)?;
-        stretch.restore_last(&mut self.earlier, &*self.engine, reader)
+        stretch.restore_last(&mut self.earlier, &**self.flow.engine(), reader)
     }
 }
 
@@ -349,12 +334,11 @@ mod tests {
             while let Some(stretch) = ahead.stretch(&mut Cursor::new(&file)) {
                 assert!(matches!(stretch.take(), Ok(Some(_))));
                 pieces += 1;
-                let in_flight = ahead.scheduler.as_ref().map_or(0, Scheduler::in_flight);
-                most = most.max(in_flight + 1 + ahead.idle.len());
+                most = most.max(ahead.flow.in_flight() + 1 + ahead.flow.idle());
             }
             assert_eq!(pieces, 64);
             assert_eq!(most, share.in_flight, "{threads} threads in {limit} bytes");
-            assert_eq!(ahead.scheduler.is_some(), share.workers > 1);
+            assert_eq!(ahead.flow.has_begun(), share.workers > 1);
         }
     }
 
@@ -367,7 +351,7 @@ mod tests {
             while let Some(stretch) = ahead.stretch(&mut reader) {
                 stretch.take().unwrap();
             }
-            assert_eq!(ahead.scheduler.is_some(), has_threads, "{len} bytes");
+            assert_eq!(ahead.flow.has_begun(), has_threads, "{len} bytes");
         }
     }
 
