@@ -11,7 +11,7 @@ mod tests;
 use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
 
-use super::distant::History;
+use super::block::History;
 use super::frame_reader::{Event, FrameReader};
 use super::places::WriteAt;
 use super::tasks::DecodeTask;

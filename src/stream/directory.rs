@@ -48,14 +48,19 @@ impl FrameEntry {
         Ok(start)
     }
 
-    /// Reads and checks the index. For a single frame, which has none, returns the place of its payload.
-    pub(crate) fn index(&self, reader: &mut (impl Read + Seek)) -> Result<Index, Fault> {
+    /// Reads and checks the index. For a single frame, which has none, returns the place of its payload. `read` fills a
+    /// buffer with the bytes of the file from an offset on.
+    pub(crate) fn index(
+        &self,
+        read: &mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>,
+    ) -> Result<Index, Fault> {
         if let Some(single) = &self.header.single {
             return Ok(Index::of_single(single, self.header_len));
         }
-        reader.seek(SeekFrom::Start(self.index_start()?))?;
-        let mut bytes = zeroed(Index::len_with_footer(self.block_count()) as usize)?;
-        reader.read_exact(&mut bytes)?;
+        // The index lies within the frame, and that within the file.
+        let start = self.index_start()?;
+        let mut bytes = zeroed((self.offset + self.footer.frame_len - start) as usize)?;
+        read(start, &mut bytes)?;
         Index::parse(&bytes, self.footer, self.header_len)
     }
 

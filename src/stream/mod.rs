@@ -1,9 +1,9 @@
 //! Compresses and decompresses whole slices, streams and ranges; lists and recovers files.
 
+pub(crate) mod block;
 mod bounded;
 mod decoder;
 mod directory;
-mod distant;
 mod encoder;
 mod frame_reader;
 mod frame_writer;
@@ -19,8 +19,6 @@ mod window;
 
 pub use bounded::{Bounded, Growing};
 pub use decoder::Decoder;
-pub(crate) use directory::{FrameEntry, read_directory};
-pub(crate) use distant::{Recent, Restoring, matches_of};
 pub(crate) use encoder::EncodeBasis;
 pub use encoder::{AutoFinishEncoder, Encoder};
 pub(crate) use frame_writer::FrameWriter;

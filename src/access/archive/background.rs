@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use super::completion::{Completion, Done};
 use super::error::ArchiveError;
-use super::layout::BlockId;
 use super::options::Priority;
 use super::to_device::{of_blocks, waiters, wanted};
 use super::{Archive, Shared};
 use crate::access::device::{Core, DeviceMemory, DeviceSliceMut, SlicePlace, Want};
-use crate::sync::Mutex;
+use crate::stream::block::BlockId;
 
 /// A range of the contents, the part of a device's buffer that it goes to, and what to call at the end, from any thread. The
 /// caller keeps the buffer until then.
@@ -61,7 +60,7 @@ impl Shared {
             SlicePlace::Device { memory, buffer, start }
                 if memory.core().is_some_and(|own| Arc::ptr_eq(own, core)) =>
             {
-                let placements = self.layout.placements(range.clone(), 0);
+                let placements = self.loader.layout.placements(range.clone(), 0);
                 Ok(of_blocks(
                     placements.map(|placement| wanted(placement, buffer, *start)).collect(),
                 ))

@@ -1,32 +1,33 @@
-//! Loads batches of blocks: from the cache of payloads or the source, and through the decoder.
+//! Brings blocks from the cache of payloads or the source to their contents.
 
-use std::ops::{Deref, Range};
-use std::slice;
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::borrow::Cow;
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
-use super::Page;
 use super::error::ArchiveError;
-use super::layout::{BlockId, Layout};
+use super::options::ArchiveOptions;
 use crate::access::cache::{Cache, CacheStatistics};
-use crate::access::{Part, Source};
-use crate::error::{Error, Place};
-use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, MAX_BLOCK_HEADER_LEN};
-use crate::pipeline::DecodeOptions;
+use crate::access::{Part, Source, SourceError, SourceReader};
+use crate::error::Error;
+use crate::format::{BlockHeader, MAX_BLOCK_HEADER_LEN};
 use crate::pipeline::buffer::{Buffer, Pool, zeroed};
 use crate::pipeline::cpu::CpuEngine;
-use crate::pipeline::engine::{DecodeJob, Engine};
+use crate::pipeline::engine::Engine;
 use crate::pipeline::memory::Cost;
 use crate::pipeline::modules::{FrameModules, LastModules};
 use crate::pipeline::scheduler::build_pool;
 use crate::pipeline::statistics::Counted;
-use crate::stream::{FrameEntry, Recent, Restoring, matches_of};
-use crate::sync::Mutex;
+use crate::stream::block::{Block, BlockId, Layout, Located, Recent, Sources};
 
 /// Compressed blocks, with their headers.
-pub(super) type Payload = Arc<Vec<u8>>;
+type Payload = Arc<Vec<u8>>;
+
+/// Decoded contents of a block.
+pub(super) type Page = Arc<Contents>;
 
 /// The contents of a block. Their memory is used again: fresh memory costs about as much as decoding into it.
 pub(super) struct Contents {
@@ -50,7 +51,8 @@ impl Drop for Contents {
 
 /// Brings blocks from the source to their contents.
 pub(super) struct Loader {
-    source: Arc<dyn Source>,
+    pub(super) source: Arc<dyn Source>,
+    pub(super) layout: Layout,
     engine: Arc<dyn Engine>,
     /// The threads that decode, once there is something to decode; `None` if the system has none to spare.
     pool: OnceLock<Option<ThreadPool>>,
@@ -59,78 +61,84 @@ pub(super) struct Loader {
     /// Memory of contents that are no longer needed, as much as is decoded into at once.
     idle: Pool,
     /// Own bytes of blocks that distant matches repeat.
-    own: Mutex<Cache<BlockId, Payload>>,
+    own: Mutex<Cache<BlockId, Arc<Buffer>>>,
     /// For each frame, what runs its modules, if it has some.
     modules: Vec<Option<Arc<FrameModules>>>,
 }
 
-/// Where a block lies.
-pub(super) struct Located {
-    pub(super) id: BlockId,
-    /// Where it lies in its frame.
-    range: Range<u64>,
-    /// Where it lies in the file.
-    pub(super) place: Place,
-    /// Its length in bytes, with the checksum of a single frame.
-    pub(super) len: usize,
-    is_single: bool,
+/// A block in hand: where it lies, its checked header, and its bytes.
+pub(super) struct InHand {
+    pub(super) block: Located,
+    pub(super) header: BlockHeader,
+    bytes: Bytes,
 }
 
-impl Located {
-    /// Whether it is the only block of a single frame, whose header is the frame's, and which a checksum follows.
-    pub(super) fn is_single(&self) -> bool {
-        self.is_single
-    }
-
-    /// Length of what comes before the payload, in bytes.
-    pub(super) fn header_len(&self, header: &BlockHeader) -> usize {
-        if self.is_single { 0 } else { header.len() }
-    }
+/// The bytes of a block.
+enum Bytes {
+    /// All of them, and whether they come from the source and not from the cache.
+    InMemory(Payload, bool),
+    /// They are read where they are needed. These are the first ones.
+    InFile(Vec<u8>),
 }
 
-/// A block on its way.
-struct Loading {
-    block: Located,
-    payload: Payload,
-    is_fetched: bool,
+impl Bytes {
+    /// Memory that the source has to fill.
+    fn missing(&mut self) -> Option<&mut [u8]> {
+        match self {
+            Self::InMemory(bytes, true) => Arc::get_mut(bytes).map(Vec::as_mut_slice),
+            Self::InMemory(_, false) | Self::InFile(_) => None,
+        }
+    }
 }
 
 /// The most blocks that are loaded at once, if memory permits.
 const MAX_BLOCKS: u64 = 256;
 
 impl Loader {
-    /// Also returns how many blocks may be loaded at once within the limits of `options`.
+    /// Opens the archive that `source` holds. Also returns how many blocks may be loaded at once within the limits of
+    /// `options`.
     pub(super) fn new(
         source: Arc<dyn Source>,
-        layout: &Layout,
-        options: &DecodeOptions,
-        budget: u64,
+        options: &ArchiveOptions,
     ) -> Result<(Self, usize), Error> {
-        let engine = Counted::new(Arc::new(CpuEngine::new()), options.statistics.as_ref(), false);
-        let mut cost = Cost { fixed: layout.memory(), worker: 0, block: 1 };
+        let decode = &options.decode;
+        let mut reader = SourceReader::new(Arc::clone(&source));
+        let layout = Layout::read(&mut reader, decode, usize::MAX)?;
+        if layout.frames().len() == 1 {
+            // The reader still has it.
+            layout.index(0, &mut |offset, into| {
+                reader.seek(SeekFrom::Start(offset))?;
+                reader.read_exact(into)
+            })?;
+        }
+        let engine = Counted::new(Arc::new(CpuEngine::new()), decode.statistics.as_ref(), false);
+        let indices = layout.frames().iter().map(|frame| 8 * (frame.block_count() + 1));
+        let fixed = layout.memory() + indices.sum::<u64>();
+        let mut cost = Cost { fixed, worker: 0, block: 1 };
         let (mut last, mut modules) = (LastModules::default(), Vec::new());
         let mut of_own = 0;
         for (number, frame) in layout.frames().iter().enumerate() {
             let table = &frame.header.modules;
-            modules.push(last.of(table, &options.modules, layout.place(number))?);
+            modules.push(last.of(table, &decode.modules, layout.place(number))?);
             let kept = Recent::memory(&frame.header);
             let own = Cost::keeping(&*engine, &frame.header, kept);
             let block_size = frame.header.block_size() as u64;
             // A worker that restores a block has its own bytes and those of one that it repeats.
             let restoring = if frame.header.reach > 0 { 2 * block_size } else { 0 };
             of_own = of_own.max(if frame.header.reach > 0 { kept } else { 0 });
-            cost.fixed = cost.fixed.max(own.fixed + layout.memory());
+            cost.fixed = cost.fixed.max(own.fixed + fixed);
             cost.worker = cost.worker.max(own.worker + restoring);
             cost.block = cost.block.max(own.block);
         }
-        let workers = cost.share(options.threads, options.max_memory)?.workers;
-        let left = options.max_memory.saturating_sub(cost.fixed + cost.worker * workers as u64);
+        let workers = cost.share(decode.threads, decode.max_memory)?.workers;
+        let left = decode.max_memory.saturating_sub(cost.fixed + cost.worker * workers as u64);
         let max_blocks = (left / cost.block).clamp(1, MAX_BLOCKS) as usize;
         let pool = OnceLock::new();
-        let payloads = Mutex::new(Cache::new(budget));
+        let payloads = Mutex::new(Cache::new(options.payload_cache));
         let idle = Pool::of_at_most(workers.min(max_blocks));
         let own = Mutex::new(Cache::new(of_own));
-        Ok((Self { source, engine, pool, workers, payloads, idle, own, modules }, max_blocks))
+        let loader = Self { source, layout, engine, pool, workers, payloads, idle, own, modules };
+        Ok((loader, max_blocks))
     }
 
     fn payloads(&self) -> MutexGuard<'_, Cache<BlockId, Payload>> {
@@ -141,222 +149,197 @@ impl Loader {
         self.payloads().statistics()
     }
 
-    /// Hands the contents of each block to `done`, with its number among `blocks`, as soon as they are there, or why they could
-    /// not be loaded.
-    pub(super) fn load(
-        &self,
-        layout: &Layout,
-        blocks: &[BlockId],
-        done: impl Fn(usize, Result<Page, ArchiveError>) + Sync,
-    ) {
-        let format = |error| ArchiveError::format(self.source.uri(), error);
-        let mut loading: Vec<_> =
-            blocks.iter().map(|id| self.begin(layout, *id).map_err(format)).collect();
-        if let Err(error) = self.fetch(&mut loading) {
-            for block in loading.iter_mut().filter(|block| is_missing(block)) {
-                *block = Err(error.clone());
-            }
-        }
-        let decode = |block: Result<Loading, ArchiveError>| {
-            let Loading { block, payload, is_fetched } = block?;
-            let frame = &layout.frames()[block.id.frame];
-            let page = self.decode(layout, frame, &block, &payload)?;
-            if is_fetched {
-                let bytes = payload.len() as u64;
-                self.payloads().insert(block.id, payload, bytes);
-            }
-            Ok(Arc::new(page))
-        };
-        let load = |(number, block)| done(number, decode(block));
-        match self.pool.get_or_init(|| build_pool(self.workers)) {
-            Some(pool) => pool.install(|| loading.into_par_iter().enumerate().for_each(load)),
-            None => loading.into_iter().enumerate().for_each(load),
-        }
-    }
-
-    /// Finds a block.
-    pub(super) fn locate(&self, layout: &Layout, id: BlockId) -> Result<Located, Error> {
-        let index = layout.index(&*self.source, id.frame)?;
-        let frame = &layout.frames()[id.frame];
-        let Some(range) = index.block(id.number) else {
-            return Err(Error::Internal { what: "a block beyond the index" });
-        };
-        let offset = frame.offset + range.start;
-        let place = Place::new(id.frame as u64, offset).in_block(id.number);
-        // Every block is shorter than its contents and a header together.
-        let mut len = range.end - range.start;
-        if len > frame.header.block_size() as u64 + MAX_BLOCK_HEADER_LEN as u64 {
-            return Err(Fault::Corrupt("the block is too long").at(place));
-        }
-        // A checksum follows the only block of a single frame.
-        let is_single = frame.header.single.is_some();
-        if is_single {
-            len += CHECKSUM_LEN as u64;
-        }
-        Ok(Located { id, range, place, len: len as usize, is_single })
-    }
-
     /// What runs the modules of the frame with this number, if it has some.
     pub(super) fn modules(&self, frame: usize) -> Option<&FrameModules> {
         self.modules.get(frame).and_then(Option::as_deref)
     }
 
-    /// The bytes of a block, if they are in the cache.
-    pub(super) fn kept(&self, block: &Located) -> Option<Payload> {
-        self.payloads().get(&block.id).map(Arc::clone).filter(|kept| kept.len() == block.len)
+    /// The error of a read of this archive.
+    pub(super) fn error(&self, error: Error) -> ArchiveError {
+        ArchiveError::format(self.source.uri(), error)
     }
 
-    /// Keeps the bytes of a block in the cache.
-    pub(super) fn keep(&self, id: BlockId, bytes: Payload) {
-        let len = bytes.len() as u64;
-        self.payloads().insert(id, bytes, len);
-    }
-
-    /// Finds a block, and its payload if that is in the cache; else makes room for it.
-    fn begin(&self, layout: &Layout, id: BlockId) -> Result<Loading, Error> {
-        let block = self.locate(layout, id)?;
-        if let Some(payload) = self.kept(&block) {
-            return Ok(Loading { block, payload, is_fetched: false });
-        }
-        let payload = zeroed(block.len).map_err(|fault| fault.at(block.place))?;
-        Ok(Loading { block, payload: Arc::new(payload), is_fetched: true })
-    }
-
-    /// Reads all missing payloads at once.
-    fn fetch(&self, loading: &mut [Result<Loading, ArchiveError>]) -> Result<(), ArchiveError> {
-        let missing = loading.iter_mut().flatten().filter(|block| block.is_fetched);
-        let mut parts: Vec<_> = missing
-            .filter_map(|block| {
-                let offset = block.block.place.offset;
-                Some(Part { offset, buffer: Arc::get_mut(&mut block.payload)? })
-            })
-            .collect();
-        Ok(self.source.read_ranges(&mut parts)?)
-    }
-
-    fn decode(
+    /// Hands the contents of each block to `done`, with its number among `blocks`, as soon as they are there, or why they could
+    /// not be loaded.
+    pub(super) fn load(
         &self,
-        layout: &Layout,
-        frame: &FrameEntry,
-        block: &Located,
-        bytes: &[u8],
-    ) -> Result<Contents, ArchiveError> {
-        let opened = open_block(frame, block, bytes);
-        let (header, payload) = opened.map_err(|fault| self.fault_in(block, fault))?;
-        let mut contents = Contents { buffer: self.idle.take(), idle: self.idle.clone() };
-        let bytes = contents.buffer.set_len(header.content_len as usize);
-        let bytes = bytes.map_err(|fault| self.fault_in(block, fault))?;
-        self.decode_into(layout, block, header, payload, bytes)?;
-        Ok(contents)
+        blocks: &[BlockId],
+        done: impl Fn(usize, Result<Page, ArchiveError>) + Sync,
+    ) {
+        let fetched = self.fetch(blocks, false);
+        let decode = |in_hand: InHand| {
+            let mut contents = Contents { buffer: self.idle.take(), idle: self.idle.clone() };
+            let len = in_hand.header.content_len as usize;
+            let place = in_hand.block.place;
+            let into = contents.buffer.set_len(len).map_err(|fault| fault.at(place))?;
+            self.decode(&in_hand, into)?;
+            self.keep(in_hand);
+            Ok(Arc::new(contents))
+        };
+        let load = |(number, in_hand): (usize, Result<InHand, ArchiveError>)| {
+            let decoded = in_hand.and_then(|one| decode(one).map_err(|error| self.error(error)));
+            done(number, decoded);
+        };
+        match self.pool.get_or_init(|| build_pool(self.workers)) {
+            Some(pool) => pool.install(|| fetched.into_par_iter().enumerate().for_each(load)),
+            None => fetched.into_iter().enumerate().for_each(load),
+        }
+    }
+
+    /// Finds blocks, reads from the source what the cache lacks of them, all at once, and checks their headers. If
+    /// `may_stay` and the source is local, it reads only what comes first.
+    pub(super) fn fetch(
+        &self,
+        blocks: &[BlockId],
+        may_stay: bool,
+    ) -> Vec<Result<InHand, ArchiveError>> {
+        let begin = |id: &BlockId| self.begin(*id, may_stay).map_err(|error| self.error(error));
+        let mut begun: Vec<_> = blocks.iter().map(begin).collect();
+        if let Err(error) = self.read_missing(begun.iter_mut().flatten()) {
+            for one in &mut begun {
+                if one.as_mut().is_ok_and(|(_, bytes)| bytes.missing().is_some()) {
+                    *one = Err(error.clone().into());
+                }
+            }
+        }
+        let open = |(block, bytes)| self.open(block, bytes).map_err(|error| self.error(error));
+        begun.into_iter().map(|begun| begun.and_then(open)).collect()
+    }
+
+    /// Finds a block. Its bytes are those in the cache, or memory for them.
+    fn begin(&self, id: BlockId, may_stay: bool) -> Result<(Located, Bytes), Error> {
+        let read = |offset, buffer: &mut [u8]| {
+            Ok(self.source.read_ranges(&mut [Part { offset, buffer }])?)
+        };
+        let block = self.layout.locate(id, &mut { read })?;
+        let kept = self.payloads().get(&id).map(Arc::clone).filter(|kept| kept.len() == block.len);
+        let bytes = if let Some(kept) = kept {
+            Bytes::InMemory(kept, false)
+        } else if may_stay && self.source.is_local() && !block.is_single {
+            let mut head = vec![0; block.len.min(MAX_BLOCK_HEADER_LEN)];
+            read(block.place.offset, &mut head).map_err(Error::from)?;
+            Bytes::InFile(head)
+        } else {
+            let bytes = zeroed(block.len).map_err(|fault| fault.at(block.place))?;
+            Bytes::InMemory(Arc::new(bytes), true)
+        };
+        Ok((block, bytes))
+    }
+
+    /// Reads what is missing of blocks, in one call of the source.
+    fn read_missing<'b>(
+        &self,
+        begun: impl Iterator<Item = &'b mut (Located, Bytes)>,
+    ) -> Result<(), SourceError> {
+        let part = |(block, bytes): &'b mut (Located, Bytes)| {
+            Some(Part { offset: block.place.offset, buffer: bytes.missing()? })
+        };
+        let mut parts: Vec<_> = begun.filter_map(part).collect();
+        if parts.is_empty() { Ok(()) } else { self.source.read_ranges(&mut parts) }
+    }
+
+    fn open(&self, block: Located, bytes: Bytes) -> Result<InHand, Error> {
+        let first = match &bytes {
+            Bytes::InMemory(bytes, _) => &bytes[..],
+            Bytes::InFile(head) => head,
+        };
+        let header = block.open(&self.layout.frames()[block.id.frame], first);
+        let header = header.map_err(|fault| fault.at(block.place))?;
+        Ok(InHand { block, header, bytes })
+    }
+
+    /// Keeps the bytes of a block in the cache, if they came from the source.
+    pub(super) fn keep(&self, in_hand: InHand) {
+        if let Bytes::InMemory(bytes, true) = in_hand.bytes {
+            let len = bytes.len() as u64;
+            self.payloads().insert(in_hand.block.id, bytes, len);
+        }
+    }
+
+    /// Reads the payload of a block from byte `at` on, as much as there is memory.
+    pub(super) fn read_payload(
+        &self,
+        in_hand: &InHand,
+        at: usize,
+        into: &mut [u8],
+    ) -> Result<(), SourceError> {
+        let start = in_hand.block.header_len(&in_hand.header) + at;
+        match &in_hand.bytes {
+            Bytes::InMemory(bytes, _) => {
+                match bytes.get(start..start + into.len()) {
+                    Some(payload) => into.copy_from_slice(payload),
+                    // What is shorter is damaged.
+                    None => into.fill(0),
+                }
+                Ok(())
+            }
+            Bytes::InFile(_) => {
+                let offset = in_hand.block.place.offset + start as u64;
+                self.source.read_ranges(&mut [Part { offset, buffer: into }])
+            }
+        }
+    }
+
+    /// The payload of a block, in memory.
+    fn payload<'b>(&self, in_hand: &'b InHand) -> Result<Cow<'b, [u8]>, Error> {
+        let len = in_hand.header.payload_len as usize;
+        if let Bytes::InMemory(bytes, _) = &in_hand.bytes {
+            let start = in_hand.block.header_len(&in_hand.header);
+            return Ok(bytes.get(start..start + len).unwrap_or_default().into());
+        }
+        let mut payload = zeroed(len).map_err(|fault| fault.at(in_hand.block.place))?;
+        self.read_payload(in_hand, 0, &mut payload)?;
+        Ok(payload.into())
     }
 
     /// Decodes a block in the calling thread. Zeros follow the contents, up to a multiple of 4 bytes.
-    pub(super) fn decode_padded(
-        &self,
-        layout: &Layout,
-        block: &Located,
-        header: BlockHeader,
-        payload: &[u8],
-    ) -> Result<Vec<u8>, ArchiveError> {
-        let len = header.content_len as usize;
+    pub(super) fn decode_padded(&self, in_hand: &InHand) -> Result<Vec<u8>, Error> {
+        let len = in_hand.header.content_len as usize;
         let contents = zeroed(len.next_multiple_of(4));
-        let mut contents = contents.map_err(|fault| self.fault_in(block, fault))?;
-        self.decode_into(layout, block, header, payload, &mut contents[..len])?;
+        let mut contents = contents.map_err(|fault| fault.at(in_hand.block.place))?;
+        self.decode(in_hand, &mut contents[..len])?;
         Ok(contents)
     }
 
-    fn decode_into(
-        &self,
-        layout: &Layout,
-        block: &Located,
-        header: BlockHeader,
-        payload: &[u8],
-        contents: &mut [u8],
-    ) -> Result<(), ArchiveError> {
-        let Some((list, own_header, coded)) = header.split(payload) else {
-            let decoded = self.decode_coded(block, header, payload, contents);
-            return decoded.map_err(|fault| self.fault_in(block, fault));
-        };
-        let format = |error| ArchiveError::format(self.source.uri(), error);
-        let own = zeroed(own_header.content_len as usize).and_then(|mut own| {
-            self.decode_coded(block, own_header, coded, &mut own)?;
-            Ok(own)
-        });
-        let own = own.map_err(|fault| self.fault_in(block, fault))?;
-        let matches = matches_of(&header, own_header.content_len, list)
-            .map_err(|fault| self.fault_in(block, fault))?;
-        let restoring = Restoring::begin(&header, &matches, &own, contents, block.place);
-        let mut restoring = restoring.map_err(format)?;
-        for number in restoring.sources() {
-            let source = self.own_bytes(layout, BlockId { number, ..block.id })?;
-            restoring.put(number, Some(&source)).map_err(format)?;
-        }
-        restoring.end().map_err(format)
+    /// Decodes a block in the calling thread.
+    fn decode(&self, in_hand: &InHand, contents: &mut [u8]) -> Result<(), Error> {
+        let InHand { block: Located { id, place, .. }, header, .. } = in_hand;
+        let payload = self.payload(in_hand)?;
+        let modules = self.modules(id.frame);
+        let block = Block { header: *header, payload: Some(&payload), modules };
+        let mut sources = SourcesOf { loader: self, id: *id, latest: None };
+        block.restore(*place, &*self.engine, contents, &mut Buffer::default(), &mut sources)
     }
 
     /// The own bytes of a block; all of the contents are, if it has no distant matches.
-    fn own_bytes(&self, layout: &Layout, id: BlockId) -> Result<Payload, ArchiveError> {
-        let lock = || self.own.lock();
+    fn own_bytes(&self, id: BlockId) -> Result<Arc<Buffer>, Error> {
+        let lock = || self.own.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = lock().get(&id) {
             return Ok(Arc::clone(own));
         }
-        let mut loading = [self
-            .begin(layout, id)
-            .map_err(|error| ArchiveError::format(self.source.uri(), error))];
-        self.fetch(&mut loading)?;
-        let [loading] = loading;
-        let Loading { block, payload, .. } = loading?;
-        let decode = || {
-            let (header, payload) = open_block(&layout.frames()[id.frame], &block, &payload)?;
-            let (header, payload) = match header.split(payload) {
-                Some((_, own_header, coded)) => (own_header, coded),
-                None => (header, payload),
-            };
-            let mut own = zeroed(header.content_len as usize)?;
-            self.decode_coded(&block, header, payload, &mut own)?;
-            Ok(Arc::new(own))
-        };
-        let own = decode().map_err(|fault| self.fault_in(&block, fault))?;
+        let mut begun = self.begin(id, false)?;
+        self.read_missing([&mut begun].into_iter())?;
+        let in_hand = self.open(begun.0, begun.1)?;
+        let payload = self.payload(&in_hand)?;
+        let (header, modules) = (in_hand.header, self.modules(id.frame));
+        let own = Block { header, payload: Some(&payload), modules }.own_bytes(&*self.engine);
+        let own = Arc::new(own.map_err(|fault| fault.at(in_hand.block.place))?);
         let bytes = own.len() as u64;
         lock().insert(id, Arc::clone(&own), bytes);
         Ok(own)
     }
-
-    /// Decodes what an engine does, in the calling thread.
-    fn decode_coded(
-        &self,
-        block: &Located,
-        header: BlockHeader,
-        payload: &[u8],
-        contents: &mut [u8],
-    ) -> Result<(), Fault> {
-        let modules = self.modules(block.id.frame);
-        let payload = Some(payload);
-        let mut job = DecodeJob { header, modules, payload, contents, outcome: None };
-        self.engine.decode(slice::from_mut(&mut job));
-        job.outcome.unwrap_or(Err(Fault::Internal("a block was not decoded")))
-    }
-
-    fn fault_in(&self, block: &Located, fault: Fault) -> ArchiveError {
-        ArchiveError::format(self.source.uri(), fault.at(block.place))
-    }
 }
 
-fn is_missing(block: &Result<Loading, ArchiveError>) -> bool {
-    block.as_ref().is_ok_and(|block| block.is_fetched)
+/// Where a block finds what it repeats.
+struct SourcesOf<'l> {
+    loader: &'l Loader,
+    id: BlockId,
+    latest: Option<Arc<Buffer>>,
 }
 
-/// The header of a block, and its payload.
-pub(super) fn open_block<'b>(
-    frame: &FrameEntry,
-    block: &Located,
-    bytes: &'b [u8],
-) -> Result<(BlockHeader, &'b [u8]), Fault> {
-    if let Some(single) = &frame.header.single {
-        let (payload, checksum) = bytes.split_last_chunk().ok_or(Fault::Truncated)?;
-        return Ok((single.sealed_block(&frame.header, payload, *checksum), payload));
+impl Sources for SourcesOf<'_> {
+    fn own_bytes(&mut self, number: u64) -> Result<Option<&[u8]>, Error> {
+        let own = self.loader.own_bytes(BlockId { number, ..self.id })?;
+        Ok(Some(self.latest.insert(own)))
     }
-    let header = BlockHeader::parse(bytes)?;
-    frame.check_block(&header, block.id.number, &block.range)?;
-    Ok((header, bytes.get(header.len()..).unwrap_or_default()))
 }

@@ -6,7 +6,8 @@
 //!   └──── copied by the caller ◀──────────────── pages ◀──────────────────────┴──────────── coalesced)
 //! ```
 //!
-//! - [`layout`] turns a range into *placements*: which bytes of which block go where in the destination.
+//! - The layout of the file ([`block`](crate::stream::block)) turns a range into *placements*: which bytes of which block go
+//!   where in the destination.
 //! - [`to_device`] is the way to a device's buffer. The placements go to the device's decoder along with the payloads: see
 //!   [`device`](crate::access::device), and [`on_the_way`] for a batch of them. [`restoring`] finds what blocks with distant
 //!   matches consist of. A read into a device's buffer may go on in the [`background`]. The rest of this list is about host
@@ -21,7 +22,6 @@ mod background;
 mod completion;
 mod destination;
 mod error;
-mod layout;
 mod load;
 mod on_the_way;
 mod options;
@@ -44,14 +44,12 @@ pub(crate) use background::BackgroundRead;
 use completion::{Claim, Completion};
 pub use destination::{Destination, RangeRead};
 pub use error::ArchiveError;
-use layout::{BlockId, Layout, Placement};
-use load::{Contents, Loader};
+use load::{Loader, Page};
 pub use options::{ArchiveOptions, CancelToken, Priority, ReadOptions};
 use queue::{Limits, MAX_BATCH, Queue, Waiter};
 use to_device::DeviceQueue;
 
-/// Decoded contents of a block.
-type Page = Arc<Contents>;
+use crate::stream::block::{BlockId, Placement};
 
 /// What an archive has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -90,13 +88,11 @@ pub struct Archive {
 struct Shared {
     /// A number that no other archive of the process has.
     id: u64,
-    source: Arc<dyn Source>,
     /// For each device that the archive was read into.
     devices: Mutex<Vec<Arc<DeviceQueue>>>,
     /// Blocks that went to a device: decoded there, and decoded by the CPU.
     by_device: AtomicU64,
     by_cpu: AtomicU64,
-    layout: Layout,
     loader: Loader,
     state: Mutex<State>,
     /// Wakes loaders.
@@ -158,16 +154,13 @@ impl Archive {
         source: Arc<dyn Source>,
         options: &ArchiveOptions,
     ) -> Result<Self, ArchiveError> {
-        let format = |error| ArchiveError::format(source.uri(), error);
-        let layout = Layout::read(&source, &options.decode).map_err(format)?;
+        let loader = Loader::new(Arc::clone(&source), options);
         let (loader, max_blocks) =
-            Loader::new(Arc::clone(&source), &layout, &options.decode, options.payload_cache)
-                .map_err(format)?;
-        let block_size = layout.max_block_size().max(1);
+            loader.map_err(|error| ArchiveError::format(source.uri(), error))?;
+        let block_size = loader.layout.max_block_size().max(1);
         static ARCHIVES: AtomicU64 = AtomicU64::new(0);
         let shared = Arc::new(Shared {
             id: ARCHIVES.fetch_add(1, Ordering::Relaxed),
-            layout,
             loader,
             state: Mutex::new(State {
                 queue: Queue::default(),
@@ -181,7 +174,6 @@ impl Archive {
             // Two steps are under way at once.
             step: (max_blocks / 2).clamp(1, MAX_STEP),
             prefetch: options.prefetch.min((options.contents_cache / 2 / block_size) as usize),
-            source,
             devices: Mutex::default(),
             by_device: AtomicU64::new(0),
             by_cpu: AtomicU64::new(0),
@@ -191,12 +183,12 @@ impl Archive {
 
     /// The URI, as messages show it.
     pub fn uri(&self) -> &str {
-        self.shared.source.uri()
+        self.shared.loader.source.uri()
     }
 
     /// Length of the contents in bytes.
     pub fn len(&self) -> u64 {
-        self.shared.layout.len()
+        self.shared.loader.layout.len()
     }
 
     /// Whether the contents are empty.
@@ -206,7 +198,7 @@ impl Archive {
 
     /// Checks that `range` lies within the contents.
     pub(super) fn check(&self, range: &Range<u64>) -> Result<(), ArchiveError> {
-        self.shared.layout.check(range)
+        self.shared.check(range)
     }
 
     /// Reads bytes `range` of the contents into `destination`, which is as long: host memory, or a
@@ -241,7 +233,7 @@ impl Archive {
         let mut on_devices: Vec<(&Arc<Core>, Vec<Wanted>)> = Vec::new();
         for (number, read) in reads.iter().enumerate() {
             shared.check_read(&read.range, read.destination.len())?;
-            let own = shared.layout.placements(read.range.clone(), number);
+            let own = shared.loader.layout.placements(read.range.clone(), number);
             let Destination::Device(DeviceSliceMut {
                 place: SlicePlace::Device { memory, buffer, start },
                 ..
@@ -285,7 +277,7 @@ impl Archive {
         let mut left = &placements[..];
         loop {
             while waiting.len() < 2 && !left.is_empty() {
-                let (step, rest) = layout::first_blocks(left, shared.step);
+                let (step, rest) = first_blocks(left, shared.step);
                 left = rest;
                 waiting.push_back((step, shared.request(step, options)));
             }
@@ -321,10 +313,11 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError::InvalidRange`], and if the system has no thread to spare.
     pub fn prefetch(&self, range: Range<u64>) -> Result<(), ArchiveError> {
-        self.shared.layout.check(&range)?;
+        self.shared.check(&range)?;
         self.shared.start_loaders()?;
-        self.shared
-            .load_ahead(self.shared.layout.placements(range, 0).map(|placement| placement.block));
+        self.shared.load_ahead(
+            self.shared.loader.layout.placements(range, 0).map(|placement| placement.block),
+        );
         Ok(())
     }
 
@@ -351,7 +344,7 @@ impl Archive {
         ArchiveStatistics {
             contents: self.shared.lock().contents.statistics(),
             payloads: self.shared.loader.payload_statistics(),
-            traffic: self.shared.source.traffic(),
+            traffic: self.shared.loader.source.traffic(),
             blocks_by_device: self.shared.by_device.load(Ordering::Relaxed),
             blocks_by_cpu: self.shared.by_cpu.load(Ordering::Relaxed),
         }
@@ -372,9 +365,17 @@ impl Shared {
         self.state.lock()
     }
 
+    fn check(&self, range: &Range<u64>) -> Result<(), ArchiveError> {
+        if self.loader.layout.contains(range) {
+            return Ok(());
+        }
+        let Range { start, end } = *range;
+        Err(ArchiveError::InvalidRange { start, end, len: self.loader.layout.len() })
+    }
+
     /// Checks that a range lies within the contents, and is as long as its destination.
     fn check_read(&self, range: &Range<u64>, found: u64) -> Result<(), ArchiveError> {
-        self.layout.check(range)?;
+        self.check(range)?;
         let wanted = range.end - range.start;
         if wanted != found {
             return Err(ArchiveError::DestinationLength { wanted, found });
@@ -383,7 +384,7 @@ impl Shared {
     }
 
     fn internal(&self, what: &'static str) -> ArchiveError {
-        ArchiveError::format(self.source.uri(), crate::Error::Internal { what })
+        self.loader.error(crate::Error::Internal { what })
     }
 
     /// Starts the threads that load blocks, unless they are there. Reads to devices do without them.
@@ -398,7 +399,7 @@ impl Shared {
             thread::Builder::new()
                 .name("pz access".into())
                 .spawn(move || shared.work(&limits))
-                .map_err(|error| ArchiveError::format(self.source.uri(), error.into()))?;
+                .map_err(|error| self.loader.error(error.into()))?;
             state.loaders += 1;
         }
         Ok(())
@@ -439,14 +440,15 @@ impl Shared {
         state.recent_ends.push_back(range.end);
         drop(state);
         if before.is_some() {
-            self.load_ahead(self.layout.blocks_from(range.end).take(self.prefetch));
+            self.load_ahead(self.loader.layout.blocks_from(range.end).take(self.prefetch));
         }
     }
 
     /// Queues those blocks that are not in the cache, if it can hold them.
     fn load_ahead(&self, blocks: impl Iterator<Item = BlockId>) {
         let mut state = self.lock();
-        let room = (state.contents.budget() / 2 / self.layout.max_block_size().max(1)) as usize;
+        let room =
+            (state.contents.budget() / 2 / self.loader.layout.max_block_size().max(1)) as usize;
         for block in blocks.take(room) {
             if !state.contents.contains(&block) {
                 state.queue.want(block, Priority::Prefetch, None);
@@ -488,7 +490,7 @@ impl Shared {
                 self.deliver(batch.blocks[number], &outcome);
             };
             // A source may be a caller's own code. Whatever happens there, nobody must wait in vain.
-            let load = || self.loader.load(&self.layout, &batch.blocks, done);
+            let load = || self.loader.load(&batch.blocks, done);
             if catch_unwind(AssertUnwindSafe(load)).is_err() {
                 let left = batch.blocks.iter().zip(&is_delivered);
                 for (block, _) in
@@ -503,4 +505,15 @@ impl Shared {
             self.queued.notify_all();
         }
     }
+}
+
+/// Splits placements, which are in the order of their blocks, after the first `most` blocks.
+fn first_blocks(placements: &[Placement], most: usize) -> (&[Placement], &[Placement]) {
+    let mut blocks = 0;
+    let mut last = None;
+    let end = placements.iter().position(|placement| {
+        blocks += usize::from(last.replace(placement.block) != Some(placement.block));
+        blocks > most
+    });
+    placements.split_at(end.unwrap_or(placements.len()))
 }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::layout::BlockId;
 use super::options::Priority;
+use crate::stream::block::BlockId;
 
 /// Somebody who waits for a block.
 pub(super) trait Waiter {

@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 
 use super::Shared;
-use super::layout::BlockId;
-use super::on_the_way::Opened;
+use super::load::InHand;
 use crate::access::device::{BatchKind, LaneBatch, LaneBlock, Piece, RestoredBlock};
 use crate::codec::distant::{self, DistantMatch};
 use crate::format::BlockHeader;
 use crate::pipeline::buffer::zeroed;
-use crate::stream::matches_of;
+use crate::stream::block::{BlockId, matches_of};
 
 /// A block of a batch that repeats others, or itself.
 pub(super) struct Repeating {
@@ -29,33 +28,34 @@ impl Repeating {
 }
 
 /// The block `id`, if it is among `blocks`, which are in the order of the file.
-fn find(blocks: &[Opened], id: BlockId) -> Option<&Opened> {
-    let at = blocks.binary_search_by_key(&id, |opened| opened.staged.block.id).ok()?;
+fn find(blocks: &[InHand], id: BlockId) -> Option<&InHand> {
+    let at = blocks.binary_search_by_key(&id, |in_hand| in_hand.block.id).ok()?;
     blocks.get(at)
 }
 
 impl Shared {
     /// Finds the blocks of a batch that repeat others. It leaves out blocks whose lists are damaged or cannot be read: the
     /// CPU decodes those, and says what is wrong.
-    pub(super) fn repeating(&self, opened: &[Opened]) -> Vec<Repeating> {
-        let repeating = |(number, one): (usize, &Opened)| {
+    pub(super) fn repeating(&self, opened: &[InHand]) -> Vec<Repeating> {
+        let repeating = |(number, one): (usize, &InHand)| {
             let (own, list) = one.header.own.and_then(|_| self.own_header(one))?;
             let matches = matches_of(&one.header, own.content_len, &list).ok()?;
-            Some(Repeating { number, id: one.staged.block.id, own, matches })
+            Some(Repeating { number, id: one.block.id, own, matches })
         };
         opened.iter().enumerate().filter_map(repeating).collect()
     }
 
     /// The header of a block's own bytes, which are all of its contents if it has no distant matches, and the list of these.
-    fn own_header(&self, Opened { staged, header }: &Opened) -> Option<(BlockHeader, Vec<u8>)> {
+    fn own_header(&self, in_hand: &InHand) -> Option<(BlockHeader, Vec<u8>)> {
+        let header = &in_hand.header;
         let Some(own) = header.own else { return Some((*header, Vec::new())) };
         let mut list = zeroed(own.list_len as usize).ok()?;
-        self.read_payload(staged, header, 0, &mut list).ok()?;
+        self.loader.read_payload(in_hand, 0, &mut list).ok()?;
         Some((header.of_own_bytes(&list)?, list))
     }
 
     /// Reads the blocks that `repeating` repeat beside those of the batch. What is damaged or cannot be read is left out.
-    pub(super) fn open_repeated(&self, opened: &[Opened], repeating: &[Repeating]) -> Vec<Opened> {
+    pub(super) fn open_repeated(&self, opened: &[InHand], repeating: &[Repeating]) -> Vec<InHand> {
         let sources = |one: &Repeating| {
             let backs = distant::sources(&one.matches).into_iter();
             backs.map(|back| one.source(back)).collect::<Vec<_>>()
@@ -64,7 +64,7 @@ impl Shared {
         others.sort_unstable();
         others.dedup();
         others.retain(|id| find(opened, *id).is_none());
-        self.open_others(others)
+        self.loader.fetch(&others, true).into_iter().flatten().collect()
     }
 
     /// What a lane is to do with a batch, and the batch's numbers of the blocks that the lane is to bring, in its order. The
@@ -73,8 +73,8 @@ impl Shared {
     pub(super) fn plan<'s>(
         &'s self,
         (block_len, kind): (u32, BatchKind),
-        opened: &'s [Opened],
-        others: &'s [Opened],
+        opened: &'s [InHand],
+        others: &'s [InHand],
         repeating: &[Repeating],
     ) -> (LaneBatch<'s>, Vec<usize>) {
         let mut sources = Vec::new();
@@ -110,15 +110,14 @@ impl Shared {
     }
 
     /// A block for a lane, with its own header or that of its own bytes, whose payload follows the list of matches.
-    fn lane_block<'s>(&'s self, opened: &'s Opened, header: BlockHeader) -> LaneBlock<'s> {
-        let Opened { staged, header: whole } = opened;
-        let BlockId { frame, number } = staged.block.id;
-        let skip = (whole.payload_len - header.payload_len) as usize;
+    fn lane_block<'s>(&'s self, in_hand: &'s InHand, header: BlockHeader) -> LaneBlock<'s> {
+        let BlockId { frame, number } = in_hand.block.id;
+        let skip = (in_hand.header.payload_len - header.payload_len) as usize;
         LaneBlock {
             id: (self.id, frame, number),
             header,
             modules: self.loader.modules(frame),
-            read: Box::new(move |at, into| self.read_payload(staged, whole, skip + at, into)),
+            read: Box::new(move |at, into| self.loader.read_payload(in_hand, skip + at, into)),
         }
     }
 }

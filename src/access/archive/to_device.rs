@@ -4,7 +4,6 @@ use std::sync::{Arc, MutexGuard};
 
 use super::completion::{Claim, Completion};
 use super::error::ArchiveError;
-use super::layout::{BlockId, Layout, Placement};
 use super::on_the_way::OnTheWay;
 use super::options::{Priority, ReadOptions};
 use super::queue::{Limits, Queue, Waiter};
@@ -13,7 +12,7 @@ use crate::access::device::{BatchKind, Core, Land, Lane, OnDevice, Requests, Run
 use crate::format::Pipeline;
 use crate::gpu::coder::RangeTask;
 use crate::gpu::device::DeviceError;
-use crate::sync::Mutex;
+use crate::stream::block::{BlockId, Layout, Placement};
 
 /// The blocks that are wanted in the memory of one device.
 pub(super) struct DeviceQueue {
@@ -156,7 +155,7 @@ impl Requests for OfArchive {
         let beyond_free = queue.batches().saturating_sub(FREE_BATCHES);
         let worth = 1usize.checked_shl(beyond_free).unwrap_or(usize::MAX);
         let at_once = self.queue.core.at_once(self.queue.kind);
-        let can_wait = !queue.is_urgent() && self.shared.source.is_local();
+        let can_wait = !queue.is_urgent() && self.shared.loader.source.is_local();
         let has_enough = queue.batches() as usize >= at_once;
         if can_wait && (has_enough || queued < worth.min(min_batch / 2)) {
             return None;
@@ -225,7 +224,7 @@ impl Shared {
     /// The bytes of contents of a whole batch on `core`, at most.
     pub(super) fn batch_bytes(&self, core: &Arc<Core>) -> u64 {
         let queue = self.device_queue(core);
-        self.layout.len().min(queue.max_batch as u64 * self.layout.max_block_size())
+        self.loader.layout.len().min(queue.max_batch as u64 * self.loader.layout.max_block_size())
     }
 
     /// Makes each worker of `core` decode batches of this archive's first blocks, up to a whole one, to byte `at` of
@@ -239,7 +238,7 @@ impl Shared {
         let (shared, scratch, on) = (Arc::clone(self), Arc::clone(scratch), Arc::clone(core));
         let prepare = move |lane: &mut Lane<'_>| {
             // A queue of the worker's own, so that it gets these blocks.
-            let queue = Arc::new(DeviceQueue::new(&on, &shared.layout));
+            let queue = Arc::new(DeviceQueue::new(&on, &shared.loader.layout));
             lane.prepare(&queue.tasks, queue.block_len, queue.kind)?;
             // What is compiled depends on how many blocks there are in a batch.
             let mut count = 1;
@@ -262,7 +261,7 @@ impl Shared {
         (buffer, at): (&Arc<OnDevice>, u64),
     ) -> Result<bool, DeviceError> {
         let claim = Claim(Arc::new(Completion::new(count)));
-        let mut placements = self.layout.placements(0..self.layout.len(), 0);
+        let mut placements = self.loader.layout.placements(0..self.loader.layout.len(), 0);
         let mut queued = queue.lock();
         for (slot, Placement { block, within, at: from, .. }) in
             placements.by_ref().take(count).enumerate()
@@ -287,7 +286,7 @@ impl Shared {
         if let Some(queue) = queues.iter().find(|queue| queue.is_of(core)) {
             return Arc::clone(queue);
         }
-        let queue = Arc::new(DeviceQueue::new(core, &self.layout));
+        let queue = Arc::new(DeviceQueue::new(core, &self.loader.layout));
         queues.push(Arc::clone(&queue));
         queue
     }

@@ -13,12 +13,13 @@ use crate::pipeline::DecodeOptions;
 use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::buffer::zeroed;
 use crate::pipeline::cpu::CpuEngine;
-use crate::pipeline::engine::{DecodeJob, Engine};
+use crate::pipeline::engine::Engine;
 use crate::pipeline::memory::Cost;
 use crate::pipeline::modules::{FrameModules, LastModules};
 use crate::pipeline::scheduler::thread_pool;
 use crate::pipeline::statistics::Counted;
 use crate::pipeline::workload::Workload;
+use crate::stream::block::Block;
 use crate::stream::decoder::Decoder;
 use crate::stream::directory::read_directory;
 use crate::stream::frame_reader::{Event, FrameReader};
@@ -164,10 +165,10 @@ impl Decompressor {
                         return Err(Error::LimitOutput { limit });
                     }
                     let (header, payload) = frames.payload_in_place(&header, place)?;
-                    let needed = ((survey.blocks.len() + 1) * size_of::<Block<'_>>()) as u64;
+                    let needed = ((survey.blocks.len() + 1) * size_of::<Surveyed<'_>>()) as u64;
                     survey.blocks.try_reserve(1).map_err(|_| Error::OutOfMemory { needed })?;
                     let modules = modules.clone();
-                    survey.blocks.push(Block { header, place, payload, modules });
+                    survey.blocks.push(Surveyed { header, place, payload, modules });
                 }
                 Event::FrameEnd => {}
                 Event::End => return Ok(survey),
@@ -204,32 +205,35 @@ impl Decompressor {
             }
         }
         let mut rest = output;
-        let mut jobs = Vec::new();
-        reserve(&mut jobs, blocks.len())?;
+        let mut parts = Vec::new();
+        reserve(&mut parts, blocks.len())?;
         for block in &blocks {
             let (contents, later) = rest.split_at_mut(block.header.content_len as usize);
             rest = later;
-            let (header, payload) = (block.header, Some(block.payload));
-            let modules = block.modules.as_deref();
-            let job = DecodeJob { header, modules, payload, contents, outcome: None };
-            jobs.push((job, block.place));
+            parts.push((block, contents));
         }
         let engine = &*self.engine;
-        let workers = permitted.min(jobs.len());
+        let workers = permitted.min(parts.len());
         // Keep the pool if it is large enough, and not larger than the input's memory permits (unless the input has too
         // few blocks to use it).
         let is_usable = |threads: usize| {
-            threads >= workers && (threads <= permitted || jobs.len() <= permitted)
+            threads >= workers && (threads <= permitted || parts.len() <= permitted)
         };
         if workers > 1 && !self.pool.as_ref().is_some_and(|(threads, _)| is_usable(*threads)) {
             self.pool = None;
             self.pool = thread_pool(workers).map(|pool| (workers, pool));
         }
+        let decode = |(surveyed, contents): &mut (&Surveyed<'_>, &mut [u8])| {
+            let Surveyed { header, payload, modules, place } = surveyed;
+            let modules = modules.as_deref();
+            let block = Block { header: *header, payload: Some(payload), modules };
+            block.decode(engine, contents).map_err(|fault| fault.at(*place))
+        };
         match &self.pool {
-            Some((_, pool)) if workers > 1 => pool.install(|| {
-                jobs.par_iter_mut().try_for_each(|(job, place)| decode_one(engine, job, *place))
-            }),
-            _ => jobs.iter_mut().try_for_each(|(job, place)| decode_one(engine, job, *place)),
+            Some((_, pool)) if workers > 1 => {
+                pool.install(|| parts.par_iter_mut().try_for_each(decode))
+            }
+            _ => parts.iter_mut().try_for_each(decode),
         }
     }
 }
@@ -238,7 +242,7 @@ impl Decompressor {
 const NO_COST: Cost = Cost { fixed: 0, worker: 0, block: 0 };
 
 /// A block of the input.
-struct Block<'a> {
+struct Surveyed<'a> {
     header: BlockHeader,
     place: Place,
     payload: &'a [u8],
@@ -249,17 +253,9 @@ struct Block<'a> {
 struct Survey<'a> {
     /// Header of the first frame.
     header: Option<FrameHeader>,
-    blocks: Vec<Block<'a>>,
+    blocks: Vec<Surveyed<'a>>,
     /// Length of the contents.
     total: u64,
     /// The cost of the frame whose blocks need the most memory.
     cost: Cost,
-}
-
-fn decode_one(engine: &dyn Engine, job: &mut DecodeJob<'_>, place: Place) -> Result<(), Error> {
-    engine.decode(std::slice::from_mut(job));
-    match job.outcome.take() {
-        Some(outcome) => outcome.map_err(|fault| fault.at(place)),
-        None => Err(Error::Internal { what: "a block could not be decoded" }),
-    }
 }

@@ -7,9 +7,9 @@ use std::ops::Range;
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, Fault};
 use crate::pipeline::buffer::{Buffer, zeroed};
-use crate::pipeline::engine::{DecodeJob, Engine};
+use crate::pipeline::engine::Engine;
 use crate::pipeline::modules::FrameModules;
-use crate::stream::distant::{Recent, Restoring, matches_of};
+use crate::stream::block::{Block, Recent, Sources};
 
 /// The blocks of the current frame so far.
 #[derive(Default)]
@@ -21,15 +21,6 @@ pub(super) struct Earlier {
     recent: Recent,
     /// The own bytes of the block that is being restored.
     own: Buffer,
-}
-
-/// A block to restore.
-pub(super) struct Distant<'a> {
-    pub(super) header: &'a BlockHeader,
-    /// What runs the modules of its frame.
-    pub(super) modules: Option<&'a FrameModules>,
-    pub(super) place: Place,
-    pub(super) payload: &'a [u8],
 }
 
 impl Earlier {
@@ -75,33 +66,42 @@ impl Earlier {
     /// Restores a block of the frame whose blocks have been noted, all those before it among them.
     pub(super) fn restore(
         &mut self,
-        block: &Distant<'_>,
+        block: Block<'_>,
+        place: Place,
         contents: &mut [u8],
         engine: &dyn Engine,
         reader: &mut (impl Read + Seek),
     ) -> Result<(), Fault> {
-        let Distant { header, modules, place, payload } = *block;
-        let Some((list, own_header, coded)) = header.split(payload) else {
-            return Err(Fault::Internal("a block without distant matches"));
-        };
-        let own = self.own.set_len(own_header.content_len as usize)?;
-        decode(engine, own_header, modules, coded, own)?;
-        let matches = matches_of(header, own_header.content_len, list)?;
-        let mut restoring = Restoring::begin(header, &matches, own, contents, place)
-            .map_err(|error| of_block(&error))?;
-        for number in restoring.sources() {
-            let places = &self.places;
-            let own = self.recent.get_or_load(place.frame, number, || {
-                let found = places.binary_search_by_key(&number, |(number, _)| (*number).into());
-                let source = found.ok().and_then(|at| places.get(at));
-                let source = source.map(|(_, source)| source.clone()).ok_or(MISSING)?;
-                let place = Place::new(place.frame, source.start).in_block(number);
-                load(source, engine, modules, reader).map_err(|fault| fault.at(place))
-            });
-            let own = own.map_err(|error| of_block(&error))?;
-            restoring.put(number, Some(own)).map_err(|error| of_block(&error))?;
-        }
-        restoring.end().map_err(|error| of_block(&error))
+        let Self { places, recent, own, .. } = self;
+        let (frame, modules) = (place.frame, block.modules);
+        let mut sources = BlocksBefore { places, recent, frame, modules, engine, reader };
+        let restored = block.restore(place, engine, contents, own, &mut sources);
+        restored.map_err(|error| of_block(&error))
+    }
+}
+
+/// The blocks that a block may repeat.
+struct BlocksBefore<'a, R> {
+    places: &'a VecDeque<(u32, Range<u64>)>,
+    recent: &'a mut Recent,
+    /// The number of their frame, and what runs its modules.
+    frame: u64,
+    modules: Option<&'a FrameModules>,
+    engine: &'a dyn Engine,
+    reader: &'a mut R,
+}
+
+impl<R: Read + Seek> Sources for BlocksBefore<'_, R> {
+    fn own_bytes(&mut self, number: u64) -> Result<Option<&[u8]>, Error> {
+        let Self { places, recent, frame, modules, engine, reader } = self;
+        let own = recent.get_or_load(*frame, number, || {
+            let found = places.binary_search_by_key(&number, |(number, _)| (*number).into());
+            let source = found.ok().and_then(|at| places.get(at));
+            let source = source.map(|(_, source)| source.clone()).ok_or(MISSING)?;
+            let place = Place::new(*frame, source.start).in_block(number);
+            load(source, *engine, *modules, *reader).map_err(|fault| fault.at(place))
+        })?;
+        Ok(Some(own))
     }
 }
 
@@ -111,11 +111,11 @@ const MISSING: Error = Error::Corrupt { what: "an earlier block is missing", pla
 fn of_block(error: &Error) -> Fault {
     match error {
         Error::Corrupt { .. } | Error::Truncated { .. } => {
-            Fault::Corrupt("a block that it repeats is damaged, or its matches are")
+            Fault::Corrupt("the block is damaged, its matches are, or a block that it repeats")
         }
         Error::Io(error) => Fault::Io(std::io::Error::new(error.kind(), error.to_string())),
         Error::OutOfMemory { needed } => Fault::OutOfMemory(*needed),
-        _ => Fault::Internal("an earlier block could not be read"),
+        _ => Fault::Internal("a block that repeats others could not be restored"),
     }
 }
 
@@ -130,25 +130,5 @@ fn load(
     let mut bytes = zeroed((source.end - source.start) as usize)?;
     reader.read_exact(&mut bytes)?;
     let header = BlockHeader::parse(&bytes)?;
-    let payload = bytes.get(header.len()..).unwrap_or_default();
-    let (header, payload) = match header.split(payload) {
-        Some((_, own_header, coded)) => (own_header, coded),
-        None => (header, payload),
-    };
-    let mut own = Buffer::default();
-    decode(engine, header, modules, payload, own.set_len(header.content_len as usize)?)?;
-    Ok(own)
-}
-
-fn decode(
-    engine: &dyn Engine,
-    header: BlockHeader,
-    modules: Option<&FrameModules>,
-    payload: &[u8],
-    contents: &mut [u8],
-) -> Result<(), Fault> {
-    let payload = Some(payload);
-    let mut job = DecodeJob { header, modules, payload, contents, outcome: None };
-    engine.decode(std::slice::from_mut(&mut job));
-    job.outcome.unwrap_or(Err(Fault::Internal("a block was not decoded")))
+    Block { header, payload: bytes.get(header.len()..), modules }.own_bytes(engine)
 }

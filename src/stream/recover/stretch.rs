@@ -4,13 +4,14 @@ use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 use super::Piece;
-use super::earlier::{Distant, Earlier};
+use super::earlier::Earlier;
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, MIN_BLOCK_LOG, Method};
 use crate::pipeline::buffer::Buffer;
 use crate::pipeline::engine::{DecodeJob, Engine};
 use crate::pipeline::modules::FrameModules;
 use crate::pipeline::scheduler::Task;
+use crate::stream::block::Block;
 use crate::stream::salvage::{Salvage, Step};
 
 /// The most contents of blocks that share a stretch, in bytes. Such blocks take no more memory than a single block of
@@ -151,12 +152,12 @@ impl Stretch {
         self.payloads_len -= payload_len;
         let payload = &self.payloads[self.payloads_len..][..payload_len];
         let modules = entry.modules.as_deref();
-        let block = Distant { header, modules, place, payload };
+        let block = Block { header: *header, payload: Some(payload), modules };
         if len > MAX_SHARED {
             self.contents.set_len(len).map_err(|fault| fault.at(place))?;
         }
         let contents = &mut self.contents[entry.start..][..len];
-        entry.outcome = Some(earlier.restore(&block, contents, engine, reader));
+        entry.outcome = Some(earlier.restore(block, place, contents, engine, reader));
         Ok(())
     }
 
@@ -243,7 +244,7 @@ impl Stretch {
                 header = single.sealed_block(frame, payload.unwrap_or_default(), entry.checksum);
             }
             let modules = entry.modules.as_deref();
-            jobs.push(DecodeJob { header, modules, payload, contents: own, outcome: None });
+            jobs.push(Block { header, payload, modules }.job(own));
         }
         engine.decode(&mut jobs);
         let outcomes: Vec<_> = jobs.into_iter().map(|job| job.outcome).collect();

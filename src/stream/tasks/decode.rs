@@ -11,11 +11,11 @@ use crate::codec::distant::DistantMatch;
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, Fault, Method};
 use crate::pipeline::buffer::{Buffer, Pool};
-use crate::pipeline::engine::{DecodeJob, Engine};
+use crate::pipeline::engine::Engine;
 use crate::pipeline::modules::FrameModules;
 use crate::pipeline::scheduler::Task;
-use crate::stream::distant::{
-    History, Restoring, Sources, matches_of, source_numbers, without_slack,
+use crate::stream::block::{
+    Block, History, Sources, matches_of, put_together, source_numbers, without_slack,
 };
 use crate::stream::places::WriteAt;
 
@@ -149,25 +149,18 @@ impl DecodeTask {
         }
     }
 
-    /// Sets the block whose payload has been read to `payload`, from `start` to its end.
+    /// Sets the block whose payload has been read to `payload`, from `start` on.
     pub(crate) fn set_payload_at(&mut self, start: usize, header: BlockHeader, place: Place) {
         self.begin(header, place, None);
         self.is_in_place = false;
         self.payload_start = start;
+        self.payload.truncate(start + header.payload_len as usize);
     }
 
     /// Returns the contents buffer to the pool.
     pub(crate) fn release(&mut self) {
         self.pool.give(mem::take(&mut self.contents));
         self.own.take().into_iter().for_each(|own| self.pool.give(own));
-    }
-
-    /// Decodes the block with `engine`, and returns its own bytes, which are all of the contents if it has no distant
-    /// matches.
-    pub(crate) fn into_own_bytes(mut self, engine: &dyn Engine) -> Result<Buffer, Error> {
-        Self::run(std::slice::from_mut(&mut self), engine);
-        self.outcome()?;
-        Ok(self.contents)
     }
 
     fn outcome(&mut self) -> Result<(BlockHeader, Place), Error> {
@@ -243,12 +236,7 @@ impl DecodeTask {
         let mut contents = self.pool.take();
         let room = contents.set_len(header.content_len as usize);
         let room = room.map_err(|fault| fault.at(place))?;
-        let own = &self.contents;
-        let mut restoring = Restoring::begin(header, matches, own, room, place)?;
-        for number in restoring.sources() {
-            restoring.put(number, sources.own_bytes(number)?)?;
-        }
-        restoring.end()?;
+        put_together(header, place, matches, &self.contents, room, sources)?;
         self.own = Some(mem::replace(&mut self.contents, contents));
         Ok(())
     }
@@ -274,28 +262,19 @@ impl Task for DecodeTask {
         for task in &mut *batch {
             let Some((header, _)) = task.block.filter(|_| task.outcome.is_none()) else { continue };
             let payload = (!task.is_in_place).then(|| &task.payload[task.payload_start..]);
+            let modules = task.modules.as_deref();
             // Of a block with distant matches, the engine decodes the own bytes.
-            let own = payload.and_then(|payload| header.split(payload));
-            let (header, payload) = match own {
-                Some((_, header, coded)) => (header, Some(coded)),
-                None => (header, payload),
-            };
+            let (block, _) = Block { header, payload, modules }.split();
             if !task.is_in_place {
                 if task.contents.is_empty() {
                     task.contents = task.pool.take();
                 }
-                if let Err(fault) = task.contents.set_len(header.content_len as usize) {
+                if let Err(fault) = task.contents.set_len(block.header.content_len as usize) {
                     task.outcome = Some(Err(fault));
                     continue;
                 }
             }
-            jobs.push(DecodeJob {
-                header,
-                modules: task.modules.as_deref(),
-                payload,
-                contents: &mut task.contents,
-                outcome: None,
-            });
+            jobs.push(block.job(&mut task.contents));
             outcomes.push(&mut task.outcome);
         }
         if !jobs.is_empty() {

@@ -1,98 +1,15 @@
-//! Restores blocks with distant matches, from their own bytes and those of earlier blocks.
-//!
-//! Engines decode the own bytes of such a block like the contents of any other, in any order. What repeats other blocks is
-//! put in afterwards, where blocks are in order ([`History`]) or where any block can be decoded when it is needed. Where
-//! blocks are in order, the thread that decoded one puts it in, if the others have been passed on by then.
+//! Own bytes of blocks that later ones may repeat.
 
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::{Arc, MutexGuard};
 
-use crc32c::crc32c;
-
-use crate::codec::distant::{self, Bounds, DistantMatch};
+use super::restore::Sources;
+use crate::codec::distant;
 use crate::error::{Error, Place};
-use crate::format::{BlockHeader, Fault, FrameHeader};
+use crate::format::{Fault, FrameHeader};
 use crate::pipeline::buffer::{Buffer, Pool};
 use crate::sync::Mutex;
-
-/// The distant matches of a block with this header and so many own bytes; `list` is the list of them as it is stored.
-///
-/// # Errors
-/// The rule that the list breaks, or that the system has too little memory.
-pub(crate) fn matches_of(
-    header: &BlockHeader,
-    own_len: u32,
-    list: &[u8],
-) -> Result<Vec<DistantMatch>, Fault> {
-    let BlockHeader { number, content_len, .. } = *header;
-    let list = distant::decode::<Fault>(list, content_len)?;
-    distant::parse(&list, &Bounds { number, content_len, own_len })
-}
-
-/// Numbers of the blocks that a block with this header and these matches repeats.
-pub(crate) fn source_numbers(header: &BlockHeader, matches: &[DistantMatch]) -> Vec<u64> {
-    let backs = distant::sources(matches).into_iter();
-    backs.map(|back| u64::from(header.number - back)).collect()
-}
-
-/// A block whose contents are being restored.
-pub(crate) struct Restoring<'a> {
-    header: &'a BlockHeader,
-    place: Place,
-    matches: &'a [DistantMatch],
-    contents: &'a mut [u8],
-}
-
-impl<'a> Restoring<'a> {
-    /// Begins with the block's own bytes. The matches must be those of the block, as [`matches_of`] returns them, and own
-    /// bytes and list those that their checksums belong to. `contents` has the length of the contents.
-    pub(crate) fn begin(
-        header: &'a BlockHeader,
-        matches: &'a [DistantMatch],
-        own: &[u8],
-        contents: &'a mut [u8],
-        place: Place,
-    ) -> Result<Self, Error> {
-        distant::put_own(matches, own, contents);
-        distant::put_matches(matches, 0, own, contents)
-            .map_err(|malformed| Fault::from(malformed).at(place))?;
-        Ok(Self { header, place, matches, contents })
-    }
-
-    /// Numbers of the blocks that this one repeats. Each is to be [put](Self::put).
-    pub(crate) fn sources(&self) -> Vec<u64> {
-        source_numbers(self.header, self.matches)
-    }
-
-    /// Puts in what repeats block `number`, whose own bytes are `own`; `None` if it is too far back.
-    pub(crate) fn put(&mut self, number: u64, own: Option<&[u8]>) -> Result<(), Error> {
-        let Some(own) = own else {
-            let fault =
-                Fault::Corrupt("a distant match reaches back farther than its frame permits");
-            return Err(fault.at(self.place));
-        };
-        let back = self.header.number - number as u32;
-        let put = distant::put_matches(self.matches, back, own, self.contents);
-        put.map_err(|malformed| Fault::from(malformed).at(self.place))
-    }
-
-    /// Checks the contents.
-    pub(crate) fn end(self) -> Result<(), Error> {
-        if crc32c(self.contents) == self.header.content_crc {
-            return Ok(());
-        }
-        let fault = Fault::Corrupt("the checksum of the block's contents does not agree");
-        Err(fault.at(self.place))
-    }
-}
-
-/// Where the own bytes of earlier blocks of a frame come from.
-pub(crate) trait Sources {
-    /// The own bytes of block `number`; all of the contents are, if the block has no distant matches. `None` if it is too
-    /// far back.
-    fn own_bytes(&mut self, number: u64) -> Result<Option<&[u8]>, Error>;
-}
 
 /// Own bytes of blocks, by number.
 pub(crate) struct Known(Vec<(u64, Arc<Buffer>)>);

@@ -1,0 +1,212 @@
+//! Where the blocks of a file lie, and which parts of them a range is made of.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Seek};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, Place};
+use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, Index, MAX_BLOCK_HEADER_LEN};
+use crate::pipeline::DecodeOptions;
+use crate::stream::directory::{FrameEntry, read_directory};
+
+/// A block: the number of its frame, and its own number in the frame. Blocks are in the order of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct BlockId {
+    pub(crate) frame: usize,
+    pub(crate) number: u64,
+}
+
+/// A part of a block, and where it goes: to one of the destinations of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Placement {
+    pub(crate) block: BlockId,
+    /// Bytes of the block's contents.
+    pub(crate) within: Range<usize>,
+    /// The number of the destination.
+    pub(crate) destination: usize,
+    /// Offset in the destination.
+    pub(crate) at: usize,
+}
+
+/// Where a block lies.
+pub(crate) struct Located {
+    pub(crate) id: BlockId,
+    /// Where it lies in its frame.
+    range: Range<u64>,
+    /// Where it lies in the file.
+    pub(crate) place: Place,
+    /// Its length in bytes, with the checksum of a single frame.
+    pub(crate) len: usize,
+    /// Whether it is the only block of a single frame, whose header is the frame's, and which a checksum follows.
+    pub(crate) is_single: bool,
+}
+
+impl Located {
+    /// Length of what comes before the payload, in bytes.
+    pub(crate) fn header_len(&self, header: &BlockHeader) -> usize {
+        if self.is_single { 0 } else { header.len() }
+    }
+
+    /// Checks the header of the block, which is among the blocks of `frame`, and returns it. `bytes` are those of the block,
+    /// or of a block that is not single the first ones.
+    pub(crate) fn open(&self, frame: &FrameEntry, bytes: &[u8]) -> Result<BlockHeader, Fault> {
+        if let Some(single) = &frame.header.single {
+            let (payload, checksum) = bytes.split_last_chunk().ok_or(Fault::Truncated)?;
+            return Ok(single.sealed_block(&frame.header, payload, *checksum));
+        }
+        let header = BlockHeader::parse(bytes)?;
+        frame.check_block(&header, self.id.number, &self.range)?;
+        Ok(header)
+    }
+}
+
+/// Fills a buffer with the bytes of the file from an offset on.
+pub(crate) type ReadPart<'r> = dyn FnMut(u64, &mut [u8]) -> io::Result<()> + 'r;
+
+/// The frames of a file.
+pub(crate) struct Layout {
+    frames: Vec<FrameEntry>,
+    len: u64,
+    /// Those that were needed last, at most so many.
+    indices: Mutex<HashMap<usize, Arc<Index>>>,
+    max_indices: usize,
+}
+
+impl Layout {
+    /// Reads and checks headers, indices and footers. Keeps at most `max_indices` indices.
+    pub(crate) fn read(
+        reader: &mut (impl Read + Seek),
+        options: &DecodeOptions,
+        max_indices: usize,
+    ) -> Result<Self, Error> {
+        let frames = read_directory(reader, options.max_memory)?;
+        let len = frames.last().map_or(0, |last| last.content_start + last.footer.content_size);
+        if len > options.max_output {
+            return Err(Error::LimitOutput { limit: options.max_output });
+        }
+        Ok(Self { frames, len, indices: Mutex::default(), max_indices })
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(crate) fn frames(&self) -> &[FrameEntry] {
+        &self.frames
+    }
+
+    /// The size of the largest blocks, in bytes of contents.
+    pub(crate) fn max_block_size(&self) -> u64 {
+        let sizes = self
+            .frames
+            .iter()
+            .map(|frame| frame.footer.content_size.min(frame.header.block_size() as u64));
+        sizes.max().unwrap_or(0)
+    }
+
+    /// Host memory for the list of frames, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        2 * (self.frames.len() * size_of::<FrameEntry>()) as u64
+    }
+
+    /// Whether a range lies within the contents.
+    pub(crate) fn contains(&self, range: &Range<u64>) -> bool {
+        range.start <= range.end && range.end <= self.len
+    }
+
+    /// The blocks that hold the contents from byte `start` on.
+    pub(crate) fn blocks_from(&self, start: u64) -> impl Iterator<Item = BlockId> {
+        self.placements(start.min(self.len)..self.len, 0).map(|placement| placement.block)
+    }
+
+    /// The block that holds the first byte of `range`, which must lie within the contents, and those bytes of the block's
+    /// contents that do. `None` if the range is empty.
+    pub(crate) fn first(&self, range: &Range<u64>) -> Option<(BlockId, Range<usize>)> {
+        if range.is_empty() {
+            return None;
+        }
+        // Frames without contents begin where the next frame does: take the last of them.
+        let after = self.frames.partition_point(|frame| frame.content_start <= range.start);
+        let frame = after.checked_sub(1)?;
+        let entry = &self.frames[frame];
+        let number = (range.start - entry.content_start) >> entry.header.block_log;
+        let start = entry.content_start + (number << entry.header.block_log);
+        let end = (start + entry.header.block_size() as u64)
+            .min(entry.content_start + entry.footer.content_size)
+            .min(range.end);
+        let within = (range.start - start) as usize..(end - start) as usize;
+        Some((BlockId { frame, number }, within))
+    }
+
+    /// The parts that `range`, which must lie within the contents, is made of. They go to the destination of this number.
+    pub(crate) fn placements(
+        &self,
+        range: Range<u64>,
+        destination: usize,
+    ) -> impl Iterator<Item = Placement> {
+        let mut left = range.clone();
+        std::iter::from_fn(move || {
+            let (block, within) = self.first(&left)?;
+            let at = (left.start - range.start) as usize;
+            left.start += within.len() as u64;
+            Some(Placement { block, within, destination, at })
+        })
+    }
+
+    /// The place of a frame, for errors.
+    pub(crate) fn place(&self, frame: usize) -> Place {
+        Place::new(frame as u64, self.frames[frame].offset)
+    }
+
+    fn indices(&self) -> MutexGuard<'_, HashMap<usize, Arc<Index>>> {
+        self.indices.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The index of a frame, which `read` reads if it is not here.
+    pub(crate) fn index(&self, frame: usize, read: &mut ReadPart<'_>) -> Result<Arc<Index>, Error> {
+        if let Some(index) = self.indices().get(&frame) {
+            return Ok(Arc::clone(index));
+        }
+        let index = self.frames[frame].index(read).map_err(|fault| fault.at(self.place(frame)))?;
+        let index = Arc::new(index);
+        let mut indices = self.indices();
+        if indices.len() >= self.max_indices {
+            indices.clear();
+        }
+        indices.insert(frame, Arc::clone(&index));
+        Ok(index)
+    }
+
+    /// Finds a block. `read` reads the index of its frame if it is not here.
+    pub(crate) fn locate(&self, id: BlockId, read: &mut ReadPart<'_>) -> Result<Located, Error> {
+        let index = self.index(id.frame, read)?;
+        let frame = &self.frames[id.frame];
+        let Some(range) = index.block(id.number) else {
+            return Err(Error::Internal { what: "a block beyond the index" });
+        };
+        let place = Place::new(id.frame as u64, frame.offset + range.start).in_block(id.number);
+        // Every block is shorter than its contents and a header together.
+        let mut len = range.end - range.start;
+        if len > frame.header.block_size() as u64 + MAX_BLOCK_HEADER_LEN as u64 {
+            return Err(Fault::Corrupt("the block is too long").at(place));
+        }
+        let is_single = frame.header.single.is_some();
+        if is_single {
+            len += CHECKSUM_LEN as u64;
+        }
+        Ok(Located { id, range, place, len: len as usize, is_single })
+    }
+
+    /// How many bytes a read has at most that begins with this block, ends with one that holds contents before byte `end`,
+    /// and has at most `most` bytes, or one block.
+    pub(crate) fn run_len(&self, block: &Located, end: u64, most: u64) -> usize {
+        let entry = &self.frames[block.id.frame];
+        let index = self.indices().get(&block.id.frame).map(Arc::clone);
+        let Some(index) = index.filter(|_| !block.is_single) else { return block.len };
+        let last = end.saturating_sub(entry.content_start + 1) >> entry.header.block_log;
+        let numbers = block.id.number + 1..=last.min(index.block_count().saturating_sub(1));
+        let lens = numbers.filter_map(|number| Some(index.block(number)?.end - block.range.start));
+        lens.take_while(|len| *len <= most).last().map_or(block.len, |len| len as usize)
+    }
+}
