@@ -102,8 +102,8 @@ pub use user_cache::refused_cache;
 #[doc(hidden)]
 pub mod internal {
     #[cfg(target_os = "linux")]
-    pub use crate::access::file::is_in_memory;
-    pub use crate::access::uri::percent_decode;
+    pub use crate::access::sources::file::is_in_memory;
+    pub use crate::access::sources::uri::percent_decode;
     pub use crate::bits::{BitReader, BitWriter};
     pub use crate::codec::vector_instructions;
     pub use crate::gpu::model::budget::{batches, budget};

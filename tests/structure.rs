@@ -1,7 +1,7 @@
 //! Imports point down: a room of the source tree may only open the rooms listed for it here.
 //!
-//! A room is a file or folder directly below `src` or below `src/gpu`. Tests may open any room, so they are not
-//! checked. `cli/tests/cli/imports.rs` checks the program's own files.
+//! A room is a file or folder directly below `src`, `src/gpu` or `src/access`. Tests may open any room, so they are not
+//! checked. Files of `src/access` form no circles either. `tests/cli/imports.rs` checks the program's own files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -34,6 +34,14 @@ const GPU: &[(&str, &[&str])] = &[
     ("module", &["device", "model"]),
     ("stages", &["device", "model"]),
     ("coder", &["device", "model", "stages"]),
+];
+
+/// The rooms that each room of `src/access` may open, lowest room first.
+const ACCESS: &[(&str, &[&str])] = &[
+    ("cache", &[]),
+    ("sources", &[]),
+    ("device", &["cache", "sources"]),
+    ("archive", &["cache", "device", "sources"]),
 ];
 
 /// Every Rust file below `folder`.
@@ -170,4 +178,172 @@ fn rooms_of_the_library_open_only_lower_ones() {
 #[test]
 fn rooms_of_gpu_open_only_lower_ones() {
     check("src/gpu", "crate::gpu::", GPU);
+}
+
+#[test]
+fn rooms_of_access_open_only_lower_ones() {
+    check("src/access", "crate::access::", ACCESS);
+}
+
+/// A path of names, such as that of a module.
+type Names = Vec<String>;
+
+/// The paths in a tree of `use` after `prefix`.
+fn expand(prefix: &[String], tree: &str, paths: &mut Vec<Names>) {
+    let names = |text: &str| {
+        text.split("::")
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+            .map(String::from)
+            .collect::<Names>()
+    };
+    let Some((before, list)) = tree.split_once('{') else {
+        let path = tree.split(" as ").next().unwrap();
+        paths.push([prefix, &names(path)].concat());
+        return;
+    };
+    let prefix = [prefix, &names(before)].concat();
+    let (mut depth, mut start) = (0, 0);
+    let list = list.trim_end().strip_suffix('}').unwrap();
+    for (at, c) in list.char_indices().chain([(list.len(), ',')]) {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        if c == ',' && depth == 0 {
+            if !list[start..at].trim().is_empty() {
+                expand(&prefix, &list[start..at], paths);
+            }
+            start = at + 1;
+        }
+    }
+}
+
+/// A file as a module, with what it opens.
+#[derive(Default)]
+struct Opened {
+    /// The paths that it uses.
+    used: BTreeSet<Names>,
+    /// The names that it has from elsewhere, and their paths.
+    names: BTreeMap<String, Names>,
+}
+
+impl Opened {
+    /// `modules` are all modules, of which this one has the code.
+    fn by(module: &Names, code: &str, modules: &BTreeSet<Names>) -> Self {
+        let absolute = |path: &[String]| -> Option<Names> {
+            let up =
+                path.iter().take_while(|name| ["self", "super"].contains(&name.as_str())).count();
+            let above = path[..up].iter().filter(|name| *name == "super").count();
+            let base = &module[..module.len().saturating_sub(above)];
+            match path.first()?.as_str() {
+                "crate" => Some(path[1..].to_vec()),
+                "self" | "super" => Some([base, &path[up..]].concat()),
+                first => {
+                    let child = [module, &[first.to_string()][..]].concat();
+                    modules.contains(&child).then(|| [module, path].concat())
+                }
+            }
+        };
+        let mut opened = Self::default();
+        let mut rest = String::new();
+        let mut of_use = Vec::new();
+        for item in code.split_inclusive(';') {
+            let begin = item
+                .rfind("\nuse ")
+                .or_else(|| item.rfind("\npub use "))
+                .or_else(|| item.rfind("pub(").filter(|at| item[*at..].contains(") use ")));
+            let Some(begin) = begin else {
+                rest.push_str(item);
+                continue;
+            };
+            rest.push_str(&item[..begin]);
+            let item = item[begin..].trim();
+            let tree = item.split_once("use ").unwrap().1.trim_end_matches(';').replace('\n', " ");
+            let mut paths = Vec::new();
+            expand(&[], &tree, &mut paths);
+            of_use.extend(paths.into_iter().map(|path| (item.starts_with("pub"), path)));
+        }
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let words: BTreeSet<&str> = rest.split(|c| !is_word(c)).collect();
+        for (is_public, path) in of_use {
+            let Some(found) = absolute(&path) else { continue };
+            let name = path.last().unwrap().clone();
+            // What is only passed on is not used here.
+            if !is_public || words.contains(name.as_str()) {
+                opened.used.insert(found.clone());
+            }
+            opened.names.insert(name, found);
+        }
+        for start in ["crate::", "super::", "self::"] {
+            for (at, _) in rest.match_indices(start).filter(|(at, _)| {
+                !rest[..*at].ends_with([':', '_']) && !rest[..*at].ends_with("(in ")
+            }) {
+                let path = rest[at..].split(|c| !is_word(c) && c != ':').next().unwrap();
+                let path: Names =
+                    path.trim_end_matches(':').split("::").map(String::from).collect();
+                opened.used.extend(absolute(&path));
+            }
+        }
+        opened
+    }
+}
+
+/// Checks that the files below `folder`, of which `src` is the root, do not open each other in circles.
+fn check_circles(folder: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let files: BTreeMap<Names, PathBuf> = files_below(&root.join(folder))
+        .into_iter()
+        .filter(|file| !is_test(file))
+        .map(|file| {
+            let below = file.strip_prefix(&root).unwrap().with_extension("");
+            let names =
+                below.components().map(|name| name.as_os_str().to_str().unwrap().to_string());
+            (names.filter(|name| name != "mod").collect(), file)
+        })
+        .collect();
+    let modules: BTreeSet<Names> = files.keys().cloned().collect();
+    let opened: BTreeMap<&Names, Opened> = files
+        .iter()
+        .map(|(module, file)| {
+            (module, Opened::by(module, &format!("\n{}", code_of(file)), &modules))
+        })
+        .collect();
+    // The module that has what a path names, even if another passes it on.
+    let home = |path: &Names| {
+        let mut path = path.clone();
+        loop {
+            let len = (1..=path.len()).rev().find(|len| modules.contains(&path[..*len]))?;
+            let module = path[..len].to_vec();
+            let passed_on = path.get(len).and_then(|name| opened[&module].names.get(name));
+            match passed_on {
+                Some(next) if *next != path => path = next.clone(),
+                _ => return Some(module),
+            }
+        }
+    };
+    let mut arrows: BTreeMap<&Names, BTreeSet<Names>> = BTreeMap::new();
+    for (module, opened) in &opened {
+        let homes = opened.used.iter().filter_map(home).filter(|home| home != *module);
+        arrows.insert(module, homes.collect());
+    }
+    assert!(arrows.values().map(BTreeSet::len).sum::<usize>() > files.len(), "{folder}: no arrows");
+    // Whatever opens nothing that is left is in no circle.
+    while let Some(free) = arrows
+        .iter()
+        .find(|(_, to)| !to.iter().any(|to| arrows.contains_key(to)))
+        .map(|(module, _)| (*module).clone())
+    {
+        arrows.remove(&free);
+    }
+    let circles: Vec<_> = arrows
+        .iter()
+        .map(|(module, to)| {
+            let to = to.iter().filter(|to| arrows.contains_key(to)).map(|to| to.join("/"));
+            format!("{} opens {}", module.join("/"), to.collect::<Vec<_>>().join(", "))
+        })
+        .collect();
+    assert!(circles.is_empty(), "circles of files:\n{}", circles.join("\n"));
+}
+
+#[test]
+fn files_of_access_form_no_circles() {
+    check_circles("access");
 }

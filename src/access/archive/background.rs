@@ -4,11 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::completion::{Completion, Done};
+use super::device_queue::{of_blocks, waiters, wanted};
 use super::error::ArchiveError;
 use super::options::Priority;
-use super::to_device::{of_blocks, waiters, wanted};
-use super::{Archive, Shared};
-use crate::access::device::{Core, DeviceMemory, DeviceSliceMut, SlicePlace, Want};
+use super::reader::Archive;
+use super::shared::Shared;
+use crate::access::device::{DeviceMemory, DeviceSliceMut, SlicePlace, Want, Workers};
 use crate::stream::block::BlockId;
 
 /// A range of the contents, the part of a device's buffer that it goes to, and what to call at the end, from any thread. The
@@ -22,14 +23,14 @@ pub(crate) struct BackgroundRead<'a> {
 impl Archive {
     /// Begins reads into buffers of `memory`, and returns. The first error of a read goes to its `done`.
     pub(crate) fn read_in_background(&self, memory: &DeviceMemory, reads: Vec<BackgroundRead<'_>>) {
-        let Some(core) = memory.core() else {
+        let Some(workers) = memory.workers() else {
             let host = || Err(self.shared.internal("a background read into host memory"));
             return reads.into_iter().for_each(|read| (read.done)(host()));
         };
         let mut all = Vec::new();
         let mut completions = Vec::with_capacity(reads.len());
         for BackgroundRead { range, destination, done } in reads {
-            match self.shared.checked(core, &range, &destination) {
+            match self.shared.checked(workers, &range, &destination) {
                 Err(error) => done(Err(error)),
                 Ok(wanted) if wanted.is_empty() => done(Ok(())),
                 Ok(wanted) => {
@@ -39,7 +40,7 @@ impl Archive {
                 }
             }
         }
-        if let Err(error) = self.shared.queue_on(core, all, Priority::Normal) {
+        if let Err(error) = self.shared.queue_on(workers, all, Priority::Normal) {
             for completion in completions {
                 completion.fail(error.clone());
             }
@@ -51,14 +52,14 @@ impl Shared {
     /// What a background read wants of each block.
     fn checked(
         &self,
-        core: &Arc<Core>,
+        workers: &Arc<Workers>,
         range: &Range<u64>,
         destination: &DeviceSliceMut<'_>,
     ) -> Result<Vec<(BlockId, Vec<Want>)>, ArchiveError> {
         self.check_read(range, destination.len())?;
         match &destination.place {
             SlicePlace::Device { memory, buffer, start }
-                if memory.core().is_some_and(|own| Arc::ptr_eq(own, core)) =>
+                if memory.workers().is_some_and(|own| Arc::ptr_eq(own, workers)) =>
             {
                 let placements = self.loader.layout.placements(range.clone(), 0);
                 Ok(of_blocks(

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::access::SourceError;
+use crate::access::sources::SourceError;
 use crate::error::Error;
 use crate::gpu::device::DeviceError;
 

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::error::ArchiveError;
 use super::options::ArchiveOptions;
 use crate::access::cache::{Cache, CacheStatistics};
-use crate::access::{Part, Source, SourceError, SourceReader};
+use crate::access::sources::{Part, Source, SourceError, SourceReader};
 use crate::error::Error;
 use crate::format::{BlockHeader, MAX_BLOCK_HEADER_LEN};
 use crate::pipeline::buffer::{Buffer, Pool, zeroed};

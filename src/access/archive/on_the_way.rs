@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::Shared;
+use super::device_queue::{DeviceQueue, DeviceWaiter};
 use super::error::ArchiveError;
 use super::load::InHand;
 use super::queue::Batch;
-use super::to_device::{DeviceQueue, DeviceWaiter};
+use super::shared::Shared;
 use crate::access::device::{Flight, Lane, Outcome, Want};
 use crate::gpu::device::DeviceError;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use crate::access::SourceOptions;
+use crate::access::sources::SourceOptions;
 use crate::pipeline::DecodeOptions;
 
 /// How an [`Archive`](crate::access::Archive) reads, decodes and caches. The setters chain.

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::Shared;
 use super::load::InHand;
+use super::shared::Shared;
 use crate::access::device::{BatchKind, LaneBatch, LaneBlock, Piece, RestoredBlock};
 use crate::codec::distant::{self, DistantMatch};
 use crate::format::BlockHeader;

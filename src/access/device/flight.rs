@@ -3,11 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::batches::BatchKind;
-use super::buffer::OnDevice;
+use super::batches::{BatchKind, Key};
 use super::kept::{KeptSources, OwnBytes, SourceId};
-use super::lane::Key;
-use crate::access::SourceError;
+use super::on_device::OnDevice;
+use crate::access::sources::SourceError;
 use crate::format::BlockHeader;
 use crate::gpu::coder::{DecodedBlock, Origin, Part};
 use crate::pipeline::modules::FrameModules;

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::batches::{BatchKind, Key};
+use super::core::Core;
 use super::flight::{
     Claim, Flight, LaneBatch, OriginOf, Outcome, Purpose, Sending, Sent, Submitted, Want, Wants,
     part_of,
 };
 use super::payload::{Seen, task_of};
 use super::readers;
-use super::{BatchKind, Core};
 use crate::format::{BlockHeader, Method, Pipeline};
 use crate::gpu::coder::{CoderError, Origin, RangeDecoder, RangeTask, RawBlock};
 use crate::gpu::device::shared_queue::SharedQueue;
@@ -26,9 +27,6 @@ pub(in crate::access) struct Lane<'c> {
     /// Whether it may load and allocate.
     pub(super) is_open: bool,
 }
-
-/// What a decoder was made for: its task, length of the longest block, and blocks.
-pub(super) type Key = (RangeTask, u32, u32);
 
 /// The most decoders that a lane keeps: one for each task, and others for what restored blocks consist of.
 const MAX_DECODERS: usize = 6;

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::flight::{self, LaneBlock};
 use super::payload::Seen;
-use crate::access::SourceError;
+use crate::access::sources::SourceError;
 use crate::format::BlockHeader;
 
 /// A worker reads so many bytes at a time, so that none waits long for another.

@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::batches::BatchKind;
+use super::batches::{BatchKind, Key};
 use super::flight::{
     Flight, LaneBatch, LaneBlock, OriginOf, Piece, Purpose, RestoredBlock, Sending, Sent,
     Submitted, Wants, part_of,
 };
-use super::lane::{Key, Lane, unprepared};
+use super::lane::{Lane, unprepared};
 use crate::gpu::coder::{CoderError, Origin, Part, RangeDecoder, RangeTask, RawBlock};
 
 /// Longer pieces of restored blocks are moved in parts: all moves of a dispatch get as many workgroups as the longest.

@@ -8,41 +8,21 @@ use std::time::{Duration, Instant};
 
 use rayon::ThreadPoolBuilder;
 
-use super::batches::Batches;
 use super::compress::Encoders;
-use super::kept::KeptSources;
-use super::lane::Key;
+use super::core::Core;
+use super::lane::Lane;
+use super::options::DeviceMemoryOptions;
 use super::readers;
-use super::{DeviceMemoryOptions, Lane};
-use crate::gpu::coder::RangeDecoder;
-use crate::gpu::device::pool::Pool;
-use crate::gpu::device::{Api, BufferId, Device, DeviceError, budget_now};
-use crate::sync::{Condvar, Mutex};
+use crate::gpu::device::{Device, DeviceError};
 
-/// A device with all that decoding on it needs.
-pub(in crate::access) struct Core {
-    /// The device behind the pool, for the buffers of callers.
-    device: Arc<dyn Device>,
-    pool: Arc<Pool<Arc<dyn Device>>>,
-    /// Own bytes that blocks may repeat.
-    kept: KeptSources,
-    workers: usize,
-    /// The lanes of a worker: one reads while another decodes.
-    depth: usize,
-    /// Device memory of a lane's decoders, in bytes.
-    lane_budget: u64,
-    /// How long batches are.
-    pub(super) batches: Batches,
-    /// How long workers keep what they do not use.
-    idle: Duration,
-    /// Whether lanes load and allocate only while they are being prepared.
-    only_prepared: bool,
-    process: u32,
+/// The threads of a device, which all archives share that are read into its memory, and those that compress.
+pub(in crate::access) struct Workers {
+    core: Arc<Core>,
     state: Mutex<State>,
     /// Wakes workers.
     queued: Condvar,
     /// Those who bring contents back, compressed.
-    encoders: Encoders,
+    encoders: Arc<Encoders>,
 }
 
 #[derive(Default)]
@@ -53,8 +33,6 @@ struct State {
     busy: usize,
     has_started: bool,
     is_closed: bool,
-    /// Why the device is not used any more.
-    failed: Option<DeviceError>,
 }
 
 /// The blocks that are wanted of one archive.
@@ -140,119 +118,27 @@ struct Begun {
     is_urgent: bool,
 }
 
-/// The most workers by default.
-const MAX_WORKERS: usize = 16;
-/// The same with OpenCL. More threads wait for each other in the driver.
-const MAX_OPENCL_WORKERS: usize = 8;
-/// The lanes of a worker.
-const DEPTH: usize = 2;
 /// How long a worker sleeps between two looks at what it waits for: each look is a call to the driver.
 const NAP: Duration = Duration::from_micros(50);
 /// The most time that a worker helps others. A batch that still has not ended takes unusually long: the worker then only
 /// waits for it.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// The least device memory for which there is a worker by default, in bytes.
-const MIN_BUDGET: u64 = 512 << 20;
-/// The part of the memory in which own bytes are kept.
-const KEPT: u64 = 8;
 
-impl Core {
+impl Workers {
     pub(super) fn new(device: Arc<dyn Device>, options: &DeviceMemoryOptions) -> Arc<Self> {
-        let budget = budget_now(&device, options.memory);
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let most = match device.limits().api {
-            Api::OpenCl => MAX_OPENCL_WORKERS,
-            Api::Cuda | Api::WebGpu => MAX_WORKERS,
-        };
-        let most = (budget / MIN_BUDGET).clamp(2, most as u64) as usize;
-        let workers = match options.workers {
-            0 => cores.clamp(2, most),
-            workers => workers,
-        };
-        // What is prepared for a kernel that runs is prepared once for each worker.
-        let depth = if options.only_prepared { 1 } else { DEPTH };
-        let pool = Arc::new(Pool::new(Arc::clone(&device)));
-        let to_keep = if options.only_prepared { 0 } else { budget / KEPT };
-        Arc::new(Self {
-            kept: KeptSources::new(&pool, to_keep),
-            pool,
-            device,
-            workers,
-            depth,
-            lane_budget: (budget - to_keep) / (workers * depth) as u64,
-            batches: Batches::new(options.batch),
-            idle: options.idle,
-            only_prepared: options.only_prepared,
-            process: std::process::id(),
-            state: Mutex::default(),
-            queued: Condvar::new(),
-            encoders: Encoders::default(),
-        })
+        let core = Core::new(device, options);
+        let encoders = Encoders::new(&core);
+        Arc::new(Self { core, state: Mutex::default(), queued: Condvar::new(), encoders })
     }
 
-    pub(in crate::access) fn device(&self) -> &Arc<dyn Device> {
-        &self.device
-    }
-
-    pub(super) fn pool(&self) -> &Pool<Arc<dyn Device>> {
-        &self.pool
-    }
-
-    /// The most bytes of device memory to take.
-    pub(super) fn budget(&self) -> u64 {
-        self.lane_budget * self.lanes() as u64
-    }
-
-    /// Own bytes that blocks may repeat.
-    pub(super) fn kept(&self) -> &KeptSources {
-        &self.kept
-    }
-
-    /// Gives idle device memory back.
-    pub(super) fn trim(&self) {
-        self.kept.clear();
-        self.pool.trim();
+    /// The device.
+    pub(in crate::access) fn core(&self) -> &Arc<Core> {
+        &self.core
     }
 
     /// The threads that compress.
-    pub(super) fn encoders(&self) -> &Encoders {
+    pub(super) fn encoders(&self) -> &Arc<Encoders> {
         &self.encoders
-    }
-
-    /// Device memory of a lane's decoders, in bytes.
-    pub(super) fn lane_budget(&self) -> u64 {
-        self.lane_budget
-    }
-
-    /// Device memory of a decoder, in bytes, as the costs of the kernels predict.
-    pub(super) fn memory_of(&self, (task, block_len, blocks): Key) -> u64 {
-        let cost = RangeDecoder::cost_of_block(self.device.limits(), task, block_len);
-        cost.map_or(0, |cost| cost.memory * u64::from(blocks))
-    }
-
-    /// How long threads keep what they do not use.
-    pub(super) fn idle(&self) -> Duration {
-        self.idle
-    }
-
-    pub(super) fn only_prepared(&self) -> bool {
-        self.only_prepared
-    }
-
-    /// How many batches can be on their way.
-    pub(in crate::access) fn lanes(&self) -> usize {
-        self.workers * self.depth
-    }
-
-    /// Allocates a buffer for a caller. It does not count as memory of decoders.
-    pub(super) fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
-        match self.device.allocate(bytes) {
-            Err(DeviceError::OutOfMemory { .. }) => {
-                self.trim();
-                self.device.allocate(bytes)
-            }
-            allocated => allocated,
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -274,7 +160,7 @@ impl Core {
             state.pending.push_back(requests);
         }
         drop(state);
-        for _ in 0..batches.min(self.workers) {
+        for _ in 0..batches.min(self.core.workers()) {
             self.queued.notify_one();
         }
         Ok(())
@@ -291,43 +177,28 @@ impl Core {
         let (done, is_done) = mpsc::channel();
         let each = OnEachLane {
             make: Arc::new(make),
-            meeting: Arc::new(Barrier::new(self.workers)),
-            left: Mutex::new((self.workers, Some(done))),
+            meeting: Arc::new(Barrier::new(self.core.workers())),
+            left: Mutex::new((self.core.workers(), Some(done))),
         };
-        self.notify(Arc::new(each), self.workers)?;
+        self.notify(Arc::new(each), self.core.workers())?;
         // Ends when all have dropped their sender.
         is_done.iter().collect()
     }
 
-    /// Checks that the device can be used.
-    ///
-    /// # Errors
-    /// Fails if it has failed before, or if this process is a fork of the one that opened it.
-    pub(in crate::access) fn check(&self) -> Result<(), DeviceError> {
-        if self.process != std::process::id() {
-            let why =
-                "the process that opened the device has forked; open it again in the new process";
-            return Err(DeviceError::Unsupported(why.into()));
-        }
-        self.lock().failed.clone().map_or(Ok(()), Err)
-    }
-
     fn start(self: &Arc<Self>, state: &mut State) -> Result<(), DeviceError> {
-        if let Some(error) = &state.failed {
-            return Err(error.clone());
-        }
+        self.core.check()?;
         if state.has_started {
             return Ok(());
         }
         let name = |number| format!("pz device {number}");
         // Those who wait for a worker that panics are told so, and the others go on.
-        let threads = ThreadPoolBuilder::new().num_threads(self.workers).thread_name(name);
+        let threads = ThreadPoolBuilder::new().num_threads(self.core.workers()).thread_name(name);
         let threads = threads.panic_handler(drop).build();
         let threads =
             threads.map_err(|error| DeviceError::Failed(format!("no thread: {error}")))?;
-        let core = Arc::clone(self);
+        let workers = Arc::clone(self);
         // The threads end with this, when the device is closed.
-        threads.spawn_broadcast(move |_| core.work());
+        threads.spawn_broadcast(move |_| workers.work());
         state.has_started = true;
         Ok(())
     }
@@ -346,8 +217,8 @@ impl Core {
 
     /// Brings blocks to the device until it is closed.
     fn work(&self) {
-        self.device.stay_on_thread();
-        let mut lanes: Vec<_> = (0..self.depth).map(|_| Lane::new(self)).collect();
+        self.core.device().stay_on_thread();
+        let mut lanes: Vec<_> = (0..self.core.depth()).map(|_| Lane::new(&self.core)).collect();
         let mut begun: Option<Begun> = None;
         let mut lane = 0;
         let mut is_busy = false;
@@ -368,7 +239,7 @@ impl Core {
                 }
                 Next::Land => self.land(&mut lanes, &mut begun),
                 Next::Idle => {
-                    self.kept.clear();
+                    self.core.kept().clear();
                     lanes.iter_mut().for_each(Lane::release_all);
                 }
                 Next::Closed => return self.land(&mut lanes, &mut begun),
@@ -398,7 +269,7 @@ impl Core {
     ) -> Option<T> {
         match done {
             Ok(Ok(value)) => return Some(value),
-            Ok(Err(error)) => drop(self.lock().failed.get_or_insert(error)),
+            Ok(Err(error)) => self.core.fail(error),
             Err(_) => lane.settle(),
         }
         None
@@ -413,7 +284,8 @@ impl Core {
                 return Next::Closed;
             }
             let others = state.busy - usize::from(*is_busy);
-            let only_urgent = self.workers > 1 && others + 1 >= self.workers;
+            let workers = self.core.workers();
+            let only_urgent = workers > 1 && others + 1 >= workers;
             state.pending.retain(|requests| !requests.is_empty());
             let found = state
                 .pending
@@ -433,12 +305,13 @@ impl Core {
                 return Next::Land;
             }
             // There is nothing that it could give back, or would be able to make again.
-            if is_lane_empty || self.only_prepared {
-                state = self.queued.wait(state);
+            if is_lane_empty || self.core.only_prepared() {
+                state = self.queued.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let (woken, is_timed_out) = self.queued.wait_timeout(state, self.idle);
-            if is_timed_out {
+            let waited = self.queued.wait_timeout(state, self.core.idle());
+            let (woken, time) = waited.unwrap_or_else(PoisonError::into_inner);
+            if time.timed_out() {
                 return Next::Idle;
             }
             state = woken;

@@ -3,14 +3,11 @@
 use std::ops::Range;
 
 use super::job::Job;
-use crate::access::device::Core;
-use crate::codec::{self, Codec};
-use crate::gpu::coder::{
-    BufferBytes, Buffers, CoderError, Decoder, EncodedBlock, Encoder, Needs, PayloadPlace,
-};
-use crate::gpu::device::{BufferId, Device, DeviceError, HostMemory, Limits, Queue};
-use crate::gpu::model::budget::BlockCost;
-use crate::gpu::model::plan::{PlanError, Shape};
+use super::key::Key;
+use crate::access::device::core::Core;
+use crate::gpu::coder::{Buffers, CoderError, Decoder, EncodedBlock, Encoder, Needs, PayloadPlace};
+use crate::gpu::device::{BufferId, Device, DeviceError, HostMemory, Queue};
+use crate::gpu::model::plan::Shape;
 use crate::gpu::stages::pipelines;
 
 /// Pinned memory is made in multiples of this many bytes.
@@ -41,14 +38,6 @@ pub(super) struct Lengths {
     pub(super) piece: u32,
 }
 
-/// What a coder is made for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Key {
-    pub(super) recipe: codec::Recipe,
-    pub(super) block_len: u32,
-    pub(super) verifies: bool,
-}
-
 /// The blocks of a batch that have been encoded and are still to be fetched, and the number of their outbox.
 pub(super) struct Encoded {
     blocks: Vec<EncodedBlock>,
@@ -77,37 +66,6 @@ impl<'d> Outbox<'d> {
 impl Drop for Outbox<'_> {
     fn drop(&mut self) {
         self.device.free(self.buffer);
-    }
-}
-
-impl Key {
-    /// What it takes to encode a block, its part of the second outbox included.
-    pub(super) fn encoding(&self, limits: &Limits) -> Result<BlockCost, PlanError> {
-        let Self { recipe, block_len, .. } = *self;
-        let encode = BlockCost::of(|shape| pipelines::encode(limits, &recipe, shape), block_len)?;
-        let outbox = self.outbox_bytes(limits, 1)?;
-        Ok(BlockCost { memory: encode.memory + outbox, ..encode })
-    }
-
-    /// What it takes to check a block; `None` if none is to be.
-    pub(super) fn checking(&self, limits: &Limits) -> Result<Option<BlockCost>, PlanError> {
-        let Self { recipe, block_len, verifies } = *self;
-        let decoding = pipelines::decoding(&recipe);
-        let plan = |shape| pipelines::decode(limits, decoding, shape, Needs::default());
-        verifies.then(|| BlockCost::of(plan, block_len)).transpose()
-    }
-
-    /// Whether the device is to have one batch at a time. Searches with many candidates keep all of it busy, and are slower
-    /// beside other kernels, which need the cache too. The others leave much of it idle, which other batches can use.
-    pub(super) fn encodes_alone(&self) -> bool {
-        matches!(self.recipe.codec, Codec::Lz77(params) if params.search.has_many_candidates())
-    }
-
-    /// Bytes of an outbox for `blocks` blocks: as many as an encoder has for their payloads.
-    fn outbox_bytes(&self, limits: &Limits, blocks: u32) -> Result<u64, PlanError> {
-        let Self { recipe, block_len, .. } = *self;
-        let plan = pipelines::encode(limits, &recipe, Shape::new(blocks, block_len))?;
-        Ok(BufferBytes::of(&plan, "packed").payloads)
     }
 }
 
@@ -145,7 +103,7 @@ impl<'d> Coder<'d> {
         let lens = job.lens(numbers);
         self.last = 1 - self.last;
         self.encoder.set_payloads(self.outboxes[self.last].buffer);
-        self.encoder.copy_from((job.contents.buffer.id(), start), &lens, &job.tail)?;
+        self.encoder.copy_from((job.contents.id(), start), &lens, &job.tail)?;
         self.encoder.submit(&lens)
     }
 

@@ -6,10 +6,11 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, MutexGuard};
 use std::thread;
 
-use super::coder::{Coder, Key};
+use super::coder::Coder;
 use super::job::Job;
-use super::slot::Outlet;
-use crate::access::device::Core;
+use super::key::Key;
+use super::slot::{Outlet, Slot};
+use crate::access::device::core::Core;
 use crate::gpu::device::{Device, DeviceError, budget_now};
 use crate::gpu::model::budget::{Batches, BlockCost, batches, one_batch};
 use crate::sync::Mutex;
@@ -26,8 +27,10 @@ const SHORT: u32 = 32 << 20;
 const LONGER: u64 = 2;
 
 /// The threads of a device, each with a coder.
-#[derive(Default)]
-pub(in crate::access::device) struct Encoders(Mutex<State>);
+pub(in crate::access::device) struct Encoders {
+    core: Arc<Core>,
+    state: Mutex<State>,
+}
 
 #[derive(Default)]
 struct State {
@@ -56,8 +59,12 @@ impl Ended {
 }
 
 impl Encoders {
+    pub(in crate::access::device) fn new(core: &Arc<Core>) -> Arc<Self> {
+        Arc::new(Self { core: Arc::clone(core), state: Mutex::default() })
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock()
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the threads.
@@ -67,15 +74,15 @@ impl Encoders {
     }
 
     /// How many blocks are encoded at once; `None` if not even one fits. What fitted the last time is kept.
-    pub(super) fn fitting(&self, core: &Core, key: &Key, cost: &BlockCost) -> Option<Batches> {
-        let device = core.device();
+    pub(super) fn fitting(&self, key: &Key, cost: &BlockCost) -> Option<Batches> {
+        let device = self.core.device();
         let kept = self.lock().kept;
         if let Some((_, batches, _)) = kept.filter(|(last, ..)| last == key) {
             return Some(batches);
         }
         // Those coders give way to the new ones.
         let held = kept.map_or(0, |(.., bytes)| bytes / 8 * 7);
-        let budget = budget_now(device, None).saturating_add(held).min(core.budget());
+        let budget = budget_now(device, None).saturating_add(held).min(self.core.budget());
         let limits = device.limits();
         // They stay, so others get the rest.
         let half = budget.min(limits.memory / 2);
@@ -100,26 +107,33 @@ impl Encoders {
     /// # Errors
     /// Fails if the system has no thread to spare. The caller waits in any case: some may have begun.
     pub(super) fn start(
-        core: &Arc<Core>,
+        self: &Arc<Self>,
         job: &Arc<Job>,
         outlets: Vec<Outlet>,
     ) -> (Ended, Result<(), DeviceError>) {
         let (done, ended) = mpsc::channel();
-        let mut state = core.encoders().lock();
+        let mut state = self.lock();
         state.kept = Some(job.kept());
         for (number, outlet) in (0..).zip(outlets) {
             let task = Task { job: Arc::clone(job), number, outlet, _done: done.clone() };
-            if let Err(error) = state.give(core, task) {
+            if let Err(error) = state.give(self, task) {
                 return (Ended(ended), Err(error));
             }
         }
         (Ended(ended), Ok(()))
     }
+
+    /// Gives a coder's memory back.
+    fn release(&self, coder: &mut Option<Coder<'_>>) {
+        self.lock().kept = None;
+        *coder = None;
+        self.core.trim();
+    }
 }
 
 impl State {
     /// Gives `task` to its thread, which is started if it is not there.
-    fn give(&mut self, core: &Arc<Core>, mut task: Task) -> Result<(), DeviceError> {
+    fn give(&mut self, encoders: &Arc<Encoders>, mut task: Task) -> Result<(), DeviceError> {
         let number = task.number as usize;
         if let Some(thread) = self.threads.get(number) {
             match thread.send(task) {
@@ -128,7 +142,7 @@ impl State {
             }
         }
         let (send, tasks) = mpsc::channel();
-        let own = Arc::clone(core);
+        let own = Arc::clone(encoders);
         let thread = thread::Builder::new().name(format!("pz encodes {number}"));
         let started = thread.spawn(move || run(&own, &tasks));
         started.map_err(|error| DeviceError::Failed(format!("no thread: {error}")))?;
@@ -140,7 +154,8 @@ impl State {
 }
 
 /// Does tasks until the device is closed.
-fn run(core: &Arc<Core>, tasks: &Receiver<Task>) {
+fn run(encoders: &Encoders, tasks: &Receiver<Task>) {
+    let core = &*encoders.core;
     core.device().stay_on_thread();
     let mut coder: Option<Coder<'_>> = None;
     loop {
@@ -150,21 +165,14 @@ fn run(core: &Arc<Core>, tasks: &Receiver<Task>) {
         };
         match task {
             Ok(Task { job, number, outlet, _done }) => {
-                let work = || job.work(core, &mut coder, number, &outlet);
+                let work = || Slot::new(&job, number).run(core, &mut coder, &outlet);
                 let has_panicked = catch_unwind(AssertUnwindSafe(work)).is_err();
                 if has_panicked {
-                    release(core, &mut coder);
+                    encoders.release(&mut coder);
                 }
             }
-            Err(RecvTimeoutError::Timeout) => release(core, &mut coder),
+            Err(RecvTimeoutError::Timeout) => encoders.release(&mut coder),
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
-}
-
-/// Gives the coder's memory back.
-fn release(core: &Core, coder: &mut Option<Coder<'_>>) {
-    core.encoders().lock().kept = None;
-    *coder = None;
-    core.trim();
 }

@@ -1,24 +1,18 @@
 //! Contents of a buffer that the device compresses.
 
+use std::io;
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::mpsc::channel;
 
-use super::Contents;
-use super::coder::{Coder, Key};
-use super::encoders::Encoders;
-use super::failed;
-use super::sink::Sink;
-use super::slot::{Outlet, PIECES, Slot};
-use super::writing::{Inlet, Writing};
-use crate::access::device::Core;
+use super::contents::Contents;
+use super::key::Key;
+use crate::access::device::core::Core;
 use crate::codec::filter::Filter;
 use crate::codec::{Codec, Recipe};
 use crate::error::Error;
 use crate::format::{FrameHeader, Method, ModuleTable};
 use crate::gpu::coder::EncodedBlock;
-use crate::gpu::device::Device;
-use crate::gpu::model::budget::Batches;
+use crate::gpu::device::{Device, DeviceError};
+use crate::gpu::model::budget::{Batches, BlockCost};
 use crate::pipeline::Options;
 use crate::pipeline::engine::Coded;
 use crate::pipeline::statistics::Statistics;
@@ -26,6 +20,9 @@ use crate::stream::{EncodeBasis, ReadAt};
 
 /// Bytes of contents of blocks that come to the host at once, if they are not checked.
 const PIECE: u64 = 64 << 20;
+
+/// How many pieces are on the host at once: one that is copied there, and one that is written.
+pub(super) const PIECES: u64 = 2;
 
 /// Contents that the device compresses.
 pub(super) struct Job {
@@ -37,8 +34,8 @@ pub(super) struct Job {
     /// What fits the device.
     fitting: Batches,
     /// How many threads encode, and the most blocks of their batches.
-    slots: u32,
-    batch: u32,
+    pub(super) slots: u32,
+    pub(super) batch: u32,
     /// The most blocks that come to the host at once.
     pub(super) piece: u32,
     /// The device memory of all batches.
@@ -49,11 +46,12 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// `None` if the host is to compress these contents.
+    /// `None` if the host is to compress these contents. `fitting` finds out what fits the device.
     pub(super) fn new(
         contents: &Contents,
         core: &Core,
         options: &Options,
+        fitting: impl FnOnce(&Key, &BlockCost) -> Option<Batches>,
     ) -> Result<Option<Self>, Error> {
         let EncodeBasis { header, recipe, .. } = EncodeBasis::new(options, None)?;
         let block_len = header.block_size() as u32;
@@ -76,7 +74,7 @@ impl Job {
             return Ok(None);
         };
         let cost = checking.map_or(encoding, |checking| encoding.and(&checking));
-        let Some(fitting) = core.encoders().fitting(core, &key, &cost) else { return Ok(None) };
+        let Some(fitting) = fitting(&key, &cost) else { return Ok(None) };
         // While a piece is written, it may be there twice more, if the host makes it anew.
         let in_memory = options.memory / ((PIECES + 1) * u64::from(block_len));
         let slots = u64::from(fitting.slots).min(in_memory);
@@ -178,36 +176,9 @@ impl Job {
             }
         }
     }
+}
 
-    /// Compresses the contents, and returns the number of bytes written.
-    pub(super) fn run(self, core: &Arc<Core>, sink: &mut impl Sink) -> Result<u64, Error> {
-        let job = Arc::new(self);
-        let (mut inlets, mut outlets) = (Vec::new(), Vec::new());
-        for _ in 0..job.slots {
-            let ((made, receiver), (written, back)) = (channel(), channel());
-            inlets.push(Inlet { made: receiver, written });
-            outlets.push(Outlet { made, written: back });
-        }
-        let (ended, started) = Encoders::start(core, &job, outlets);
-        let writing = Writing::new(&job, core, sink);
-        let written = started.map_err(failed).and_then(|()| writing.run(&inlets));
-        // Those who still encode find that nobody waits for it.
-        drop(inlets);
-        ended.wait();
-        written
-    }
-
-    /// Encodes the batches of slot `number`.
-    pub(super) fn work<'d>(
-        &self,
-        core: &'d Core,
-        coder: &mut Option<Coder<'d>>,
-        number: u64,
-        outlet: &Outlet,
-    ) {
-        let (blocks, batch) = (self.blocks(), u64::from(self.batch));
-        let of_slot = (number..self.batches()).step_by(self.slots as usize);
-        let batches = of_slot.map(|at| at * batch..blocks.min((at + 1) * batch)).collect();
-        Slot::new(self, batches, self.batch).run(core, coder, outlet);
-    }
+/// The device has failed.
+pub(super) fn failed(error: DeviceError) -> Error {
+    Error::Io(io::Error::other(error))
 }

@@ -14,24 +14,31 @@
 
 mod blocks;
 mod coder;
+mod contents;
 mod encoders;
 mod job;
+mod key;
 mod layout;
 mod sink;
 mod slot;
 mod writing;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
+use self::contents::Contents;
 pub(super) use self::encoders::Encoders;
-use self::job::Job;
+use self::job::{Job, failed};
+use self::key::Key;
 use self::sink::{Room, Sink, Stream};
-use super::DeviceMemory;
-use super::buffer::{DeviceBuffer, OnDevice, Place};
+use self::slot::Outlet;
+use self::writing::{Inlet, Writing};
+use super::core::Core;
+use super::memory::{DeviceBuffer, Place};
 use crate::error::Error;
-use crate::gpu::device::DeviceError;
+use crate::gpu::model::budget::BlockCost;
 use crate::pipeline::Options;
 use crate::stream::{Encoder as StreamEncoder, ReadAt};
 
@@ -117,35 +124,39 @@ impl DeviceBuffer {
         {
             return Err(Error::Changed { declared, seen: len });
         }
-        let contents = Contents {
-            memory: self.memory().clone(),
-            buffer: Arc::clone(buffer),
-            start: begin + range.start,
-            len,
-        };
-        match Job::new(&contents, buffer.core(), options)? {
-            Some(job) => job.run(buffer.core(), &mut sink),
-            None => by_host(contents, sink.writer(), options),
+        let contents = Contents { buffer: Arc::clone(buffer), start: begin + range.start, len };
+        if let Some(workers) = self.memory().workers() {
+            let encoders = workers.encoders();
+            let fitting = |key: &Key, cost: &BlockCost| encoders.fitting(key, cost);
+            if let Some(job) = Job::new(&contents, workers.core(), options, fitting)? {
+                return by_device(job, workers.core(), encoders, &mut sink);
+            }
         }
+        by_host(contents, sink.writer(), options)
     }
 }
 
-/// What to compress: bytes of a buffer of a device.
-#[derive(Clone)]
-struct Contents {
-    memory: DeviceMemory,
-    buffer: Arc<OnDevice>,
-    /// Their offset in the buffer of the device.
-    start: u64,
-    len: u64,
-}
-
-impl ReadAt for Contents {
-    fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
-        // The same buffer, for the time of the copy.
-        let view = DeviceBuffer::view(&self.memory, &self.buffer, self.start, self.len);
-        view.copy_to_host(offset, into).map_err(io::Error::other)
+/// Has the device's threads encode, and writes what they have encoded.
+fn by_device(
+    job: Job,
+    core: &Core,
+    encoders: &Arc<Encoders>,
+    sink: &mut impl Sink,
+) -> Result<u64, Error> {
+    let job = Arc::new(job);
+    let (mut inlets, mut outlets) = (Vec::new(), Vec::new());
+    for _ in 0..job.slots {
+        let ((made, receiver), (written, back)) = (channel(), channel());
+        inlets.push(Inlet { made: receiver, written });
+        outlets.push(Outlet { made, written: back });
     }
+    let (ended, started) = encoders.start(&job, outlets);
+    let writing = Writing::new(&job, core, sink);
+    let written = started.map_err(failed).and_then(|()| writing.run(&inlets));
+    // Threads that still encode see the closed channels and stop.
+    drop(inlets);
+    ended.wait();
+    written
 }
 
 /// Compresses with the CPU's workers, each of which copies its blocks to the host.
@@ -156,9 +167,4 @@ fn by_host(contents: Contents, writer: impl Write, options: &Options) -> Result<
     encoder.read_range(&input, 0..len)?;
     encoder.finish_by_ref()?;
     Ok(encoder.bytes_out())
-}
-
-/// The device has failed.
-fn failed(error: DeviceError) -> Error {
-    Error::Io(io::Error::other(error))
 }

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender};
 
 use super::coder::{Coder, Encoded, Lengths, Piece};
-use super::job::Job;
-use crate::access::device::Core;
+use super::job::{Job, PIECES};
+use crate::access::device::core::Core;
 use crate::clock::Instant;
 use crate::gpu::coder::CoderError;
 use crate::gpu::device::{DeviceError, HostMemory};
@@ -28,9 +28,6 @@ pub(super) struct Slot<'a> {
     most: u32,
 }
 
-/// How many pieces are on the host at once: one that is copied there, and one that is written.
-pub(super) const PIECES: u64 = 2;
-
 /// What has become of some blocks.
 pub(super) struct Made {
     pub(super) numbers: Range<u64>,
@@ -48,8 +45,12 @@ pub(super) struct Outlet {
 }
 
 impl<'a> Slot<'a> {
-    pub(super) fn new(job: &'a Job, left: VecDeque<Range<u64>>, most: u32) -> Self {
-        Self { job, left, encoding: None, encoded: None, most }
+    /// The batches of the thread with this number.
+    pub(super) fn new(job: &'a Job, number: u64) -> Self {
+        let (blocks, batch) = (job.blocks(), u64::from(job.batch));
+        let of_slot = (number..job.batches()).step_by(job.slots as usize);
+        let left = of_slot.map(|at| at * batch..blocks.min((at + 1) * batch)).collect();
+        Self { job, left, encoding: None, encoded: None, most: job.batch }
     }
 
     /// Encodes all batches, unless nobody waits for them any more.

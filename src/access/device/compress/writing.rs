@@ -13,7 +13,7 @@ use super::job::Job;
 use super::layout::Layout;
 use super::sink::Sink;
 use super::slot::Made;
-use crate::access::device::Core;
+use crate::access::device::core::Core;
 use crate::error::Error;
 use crate::gpu::device::HostMemory;
 use crate::stream::FrameWriter;

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use super::super::{BatchKind, Core};
+use super::super::BatchKind;
+use super::super::core::Core;
 use super::{
     DeviceMemory, DeviceMemoryOptions, Watched, archive_of, check, contents, faulty, memory_of,
     wait_until,

@@ -6,8 +6,15 @@ use std::time::Duration;
 use ureq::Body;
 use ureq::http::Response;
 
-use super::client::Failed;
-use crate::access::SourceErrorKind;
+use crate::access::sources::SourceErrorKind;
+
+/// Why a request failed.
+pub(super) enum Failed {
+    /// The same request may succeed later; the server may have said after which time.
+    Retry(String, Option<Duration>),
+    /// Asking again is useless.
+    Final(SourceErrorKind, String),
+}
 
 /// Which version of a file a server sent, as far as it says.
 #[derive(Debug, Clone, PartialEq, Eq)]

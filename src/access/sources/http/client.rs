@@ -10,26 +10,18 @@ use ureq::http::Response;
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, Timeout};
 
-use super::answer::{self, Version};
+use super::answer::{self, Failed, Version};
 use super::run::Run;
-use crate::access::retry::Tries;
-use crate::access::s3;
-use crate::access::{SourceError, SourceErrorKind, SourceOptions, Traffic};
+use crate::access::sources::retry::Tries;
+use crate::access::sources::s3;
+use crate::access::sources::{SourceError, SourceErrorKind, SourceOptions, Traffic};
 
 /// Where requests go.
-pub(in crate::access) enum Target {
+pub(in crate::access::sources) enum Target {
     /// An `http://` or `https://` URL.
     Url(String),
     /// An object, for which requests are signed.
     S3(s3::Object),
-}
-
-/// Why a request failed.
-pub(super) enum Failed {
-    /// The same request may succeed later; the server may have said after which time.
-    Retry(String, Option<Duration>),
-    /// Asking again is useless.
-    Final(SourceErrorKind, String),
 }
 
 /// Asks one server for one file.

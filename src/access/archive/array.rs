@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use super::{Archive, ArchiveError, RangeRead, ReadOptions};
+use super::destination::RangeRead;
+use super::error::ArchiveError;
+use super::options::ReadOptions;
+use super::reader::Archive;
 
 /// Items of one type in the contents of an archive. Reading some of them loads only the blocks that hold them, unless
 /// they are in the archive's cache.

@@ -11,9 +11,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 
-use answer::Version;
+use answer::{Failed, Version};
+use client::Client;
 pub(super) use client::Target;
-use client::{Client, Failed};
 use run::Run;
 
 use super::memory::MemorySource;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use crate::access::Part;
+use crate::access::sources::Part;
 
 /// Neighbouring parts that one request reads, and how far it has come.
 #[derive(Debug)]

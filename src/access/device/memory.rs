@@ -1,12 +1,148 @@
-//! Buffers in the memory of a device, or of the host.
+//! Memory of a device, or of the host, and buffers there.
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Core, DeviceMemory};
-use crate::gpu::device::{BufferId, DeviceError, NativeBuffer};
+use super::core::Core;
+use super::on_device::OnDevice;
+use super::options::DeviceMemoryOptions;
+use super::workers::Workers;
+use crate::gpu::device::{BufferId, Device, DeviceError, NativeBuffer, NativeStream};
 use crate::pipeline::buffer::zeroed;
+
+/// Memory that archives can be read into: of a device, or of the host. Clones are the same memory.
+///
+/// Reads into a device's memory share its workers, so keep the value for as long as reads may come: opening a device
+/// takes much longer than a read.
+///
+/// With CUDA, each worker has a stream. The driver spreads the streams of a process over 8 queues of the card, in which
+/// they wait for each other, unless the environment variable `CUDA_DEVICE_MAX_CONNECTIONS` is set to more (32 at most)
+/// before the process first uses CUDA. The program `pz` and the Python package set it.
+///
+/// ```
+/// use pz::access::{Archive, ArchiveOptions, DeviceMemory, publish};
+/// publish("sevens", pz::compress(&[7; 100_000], &pz::Options::new())?);
+/// let archive = Archive::open("memio://sevens", &ArchiveOptions::new())?;
+///
+/// // With a GPU: DeviceMemory::of_device(device, &DeviceMemoryOptions::new()).
+/// let memory = DeviceMemory::host();
+/// let mut buffer = memory.allocate(archive.len())?;
+/// archive.read_into(0..archive.len(), &mut buffer)?;
+///
+/// let mut part = [0; 10];
+/// buffer.copy_to_host(5000, &mut part)?;
+/// assert_eq!(part, [7; 10]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct DeviceMemory(Option<Arc<Handle>>);
+
+/// Ends the workers with the last clone.
+struct Handle(Arc<Workers>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl DeviceMemory {
+    /// Host memory, for machines without a device.
+    pub fn host() -> Self {
+        Self(None)
+    }
+
+    /// The memory of an open device. Its workers start with the first read.
+    pub fn of_device(device: Arc<dyn Device>, options: &DeviceMemoryOptions) -> Self {
+        Self(Some(Arc::new(Handle(Workers::new(device, options)))))
+    }
+
+    /// The device; `None` for host memory.
+    pub fn device(&self) -> Option<&Arc<dyn Device>> {
+        self.core().map(|core| core.device())
+    }
+
+    /// Allocates a buffer of `bytes` bytes. Host memory is zeroed; what a device's memory holds is unspecified.
+    ///
+    /// # Errors
+    /// Fails if there is too little memory, or if the device does.
+    pub fn allocate(&self, bytes: u64) -> Result<DeviceBuffer, DeviceError> {
+        match self.core() {
+            None => DeviceBuffer::on_host(self.clone(), bytes),
+            Some(core) => {
+                let id = core.allocate(bytes.max(1).next_multiple_of(4))?;
+                let owned = OnDevice::new(Arc::clone(core), id, bytes);
+                Ok(DeviceBuffer::on_device(self.clone(), owned, 0, bytes))
+            }
+        }
+    }
+
+    /// Makes a buffer of the caller's a destination, without a copy. The whole buffer is; memory of CUDA may begin at any
+    /// byte and have any length.
+    ///
+    /// # Errors
+    /// Those of [`Device::import`]; [`DeviceError::Unsupported`] for host memory.
+    ///
+    /// # Safety
+    /// The caller keeps the promises of [`Device::import`] until the result is dropped. A read of an archive is a call that
+    /// uses the buffer, and when it returns, with or without an error, nothing uses the buffer any more. The only exception
+    /// is a read that fails with [`DeviceError::TimedOut`]: the device may still write later.
+    pub unsafe fn import(&self, buffer: NativeBuffer) -> Result<DeviceBuffer, DeviceError> {
+        let Some(core) = self.core() else {
+            return Err(DeviceError::Unsupported("host memory imports no buffers".into()));
+        };
+        // Kernels write each byte that is not a part of a whole unit by itself, so the bytes around are untouched.
+        let (buffer, start, len) = match buffer {
+            NativeBuffer::Cuda { address, bytes } => {
+                let start = address % 16;
+                let whole = (start + bytes).next_multiple_of(4).max(4);
+                let aligned = NativeBuffer::Cuda { address: address - start, bytes: whole };
+                (aligned, start, Some(bytes))
+            }
+            buffer => (buffer, 0, None),
+        };
+        // SAFETY: the caller promises the same.
+        let id = unsafe { core.device().import(buffer) }?;
+        let len = len.or(core.device().buffer_bytes(id)).unwrap_or(0);
+        let owned = OnDevice::new(Arc::clone(core), id, start + len);
+        Ok(DeviceBuffer::on_device(self.clone(), owned, start, len))
+    }
+
+    /// Waits until the work has ended that a stream of the caller's has been given so far. A read into a buffer that this
+    /// work uses comes after it. When the read returns, its results are there for whatever the stream is given next.
+    ///
+    /// # Errors
+    /// Those of [`Device::wait_for`]; [`DeviceError::Unsupported`] for host memory.
+    ///
+    /// # Safety
+    /// `stream` is a valid stream of the device's context.
+    pub unsafe fn wait_for(&self, stream: NativeStream) -> Result<(), DeviceError> {
+        let Some(core) = self.core() else {
+            return Err(DeviceError::Unsupported("host memory has no streams".into()));
+        };
+        // SAFETY: the caller promises the same.
+        unsafe { core.device().wait_for(stream) }
+    }
+
+    /// The device's threads; `None` for host memory.
+    pub(in crate::access) fn workers(&self) -> Option<&Arc<Workers>> {
+        self.0.as_ref().map(|handle| &handle.0)
+    }
+
+    fn core(&self) -> Option<&Arc<Core>> {
+        self.workers().map(|workers| workers.core())
+    }
+}
+
+impl fmt::Debug for DeviceMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.device() {
+            None => f.write_str("DeviceMemory(host)"),
+            Some(device) => write!(f, "DeviceMemory({})", device.limits().name),
+        }
+    }
+}
 
 /// A buffer that archives can be read into: see [`DeviceMemory`].
 pub struct DeviceBuffer {
@@ -15,6 +151,7 @@ pub struct DeviceBuffer {
     len: u64,
 }
 
+/// Where the bytes of a buffer are.
 pub(super) enum Place {
     Host(Vec<u8>),
     Device {
@@ -24,58 +161,15 @@ pub(super) enum Place {
     },
 }
 
-/// A buffer of a device, freed when dropped. A buffer of the caller's is only forgotten then.
-pub(in crate::access) struct OnDevice {
-    core: Arc<Core>,
-    id: BufferId,
-    /// Where the caller's bytes end.
-    end: u64,
-}
-
-impl OnDevice {
-    pub(super) fn new(core: Arc<Core>, id: BufferId, end: u64) -> Self {
-        Self { core, id, end }
-    }
-
-    pub(super) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
-    pub(in crate::access) fn end(&self) -> u64 {
-        self.end
-    }
-
-    pub(in crate::access) fn id(&self) -> BufferId {
-        self.id
-    }
-}
-
-impl Drop for OnDevice {
-    fn drop(&mut self) {
-        self.core.device().free(self.id);
-    }
-}
-
 impl DeviceBuffer {
-    pub(super) fn on_host(memory: DeviceMemory, bytes: u64) -> Result<Self, DeviceError> {
+    fn on_host(memory: DeviceMemory, bytes: u64) -> Result<Self, DeviceError> {
         let no_memory = |_| DeviceError::OutOfMemory { bytes };
         let len = usize::try_from(bytes).map_err(|_| DeviceError::OutOfMemory { bytes })?;
         Ok(Self { memory, place: Place::Host(zeroed(len).map_err(no_memory)?), len: bytes })
     }
 
-    pub(super) fn on_device(memory: DeviceMemory, buffer: OnDevice, start: u64, len: u64) -> Self {
+    fn on_device(memory: DeviceMemory, buffer: OnDevice, start: u64, len: u64) -> Self {
         Self { memory, place: Place::Device { buffer: Arc::new(buffer), start }, len }
-    }
-
-    /// The `len` bytes of `buffer` from `start` on, beside those who use the buffer already.
-    pub(super) fn view(
-        memory: &DeviceMemory,
-        buffer: &Arc<OnDevice>,
-        start: u64,
-        len: u64,
-    ) -> Self {
-        let place = Place::Device { buffer: Arc::clone(buffer), start };
-        Self { memory: memory.clone(), place, len }
     }
 
     /// Length in bytes.
@@ -113,7 +207,7 @@ impl DeviceBuffer {
     /// is that of the first byte. `None` for host memory.
     pub fn native(&self) -> Option<NativeBuffer> {
         let Place::Device { buffer, start } = &self.place else { return None };
-        match self.memory.device()?.export(buffer.id)? {
+        match self.memory.device()?.export(buffer.id())? {
             NativeBuffer::Cuda { address, .. } => {
                 Some(NativeBuffer::Cuda { address: address + start, bytes: self.len })
             }
@@ -134,7 +228,7 @@ impl DeviceBuffer {
     pub(crate) fn on(&self) -> Option<(BufferId, u64)> {
         match &self.place {
             Place::Host(_) => None,
-            Place::Device { buffer, start } => Some((buffer.id, *start)),
+            Place::Device { buffer, start } => Some((buffer.id(), *start)),
         }
     }
 
@@ -185,26 +279,13 @@ impl DeviceBuffer {
     /// [`DeviceError::Unsupported`] if there are not so many; otherwise if the device fails.
     pub fn copy_to_host(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         self.check(offset, into.len())?;
-        let (buffer, start) = match &self.place {
+        match &self.place {
             Place::Host(bytes) => {
                 into.copy_from_slice(&bytes[offset as usize..][..into.len()]);
-                return Ok(());
+                Ok(())
             }
-            Place::Device { buffer, start } => (buffer, start),
-        };
-        let (from, end) = (start + offset, start + offset + into.len() as u64);
-        let (aligned, skipped) = (from & !3, (from % 4) as usize);
-        let mut at = 0;
-        let wanted = skipped..skipped + into.len();
-        let mut queue = buffer.core.device().queue()?;
-        queue.read_with(buffer.id, aligned, end.next_multiple_of(4) - aligned, &mut |piece| {
-            let (first, last) = (wanted.start.max(at), wanted.end.min(at + piece.len()));
-            if first < last {
-                into[first - skipped..last - skipped]
-                    .copy_from_slice(&piece[first - at..last - at]);
-            }
-            at += piece.len();
-        })
+            Place::Device { buffer, start } => buffer.copy_to_host(start + offset, into),
+        }
     }
 
     /// Copies bytes of the host to the buffer, from `offset` on.
@@ -216,28 +297,13 @@ impl DeviceBuffer {
         if from.is_empty() {
             return Ok(());
         }
-        let (buffer, start) = match &mut self.place {
+        match &mut self.place {
             Place::Host(bytes) => {
                 bytes[offset as usize..][..from.len()].copy_from_slice(from);
-                return Ok(());
+                Ok(())
             }
-            Place::Device { buffer, start } => (buffer, *start),
-        };
-        let (begin, end) = (start + offset, start + offset + from.len() as u64);
-        let aligned = begin & !3..end.next_multiple_of(4);
-        let mut queue = buffer.core.device().queue()?;
-        // A device copies whole words. Those at the ends keep their other bytes.
-        let (mut first, mut last) = ([0; 4], [0; 4]);
-        let (before, after) = ((begin - aligned.start) as usize, (aligned.end - end) as usize);
-        if before > 0 {
-            queue.read(buffer.id, aligned.start, &mut first)?;
+            Place::Device { buffer, start } => buffer.copy_from_host(*start + offset, from),
         }
-        if after > 0 {
-            queue.read(buffer.id, aligned.end - 4, &mut last)?;
-        }
-        let parts = [&first[..before], from, &last[4 - after..]];
-        queue.write_parts(buffer.id, aligned.start, &parts)?;
-        queue.finish()
     }
 
     fn check(&self, offset: u64, len: usize) -> Result<(), DeviceError> {

@@ -1,0 +1,261 @@
+//! An archive as its callers see it.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::destination::{Destination, RangeRead};
+use super::device_queue::wanted;
+use super::error::ArchiveError;
+use super::options::{ArchiveOptions, ReadOptions};
+use super::shared::Shared;
+use crate::access::cache::CacheStatistics;
+use crate::access::device::{DeviceMemory, DeviceSliceMut, SlicePlace, Want, Workers};
+use crate::access::sources::{Source, Traffic, Uri};
+use crate::stream::block::{BlockId, Placement};
+
+/// What an archive has done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct ArchiveStatistics {
+    /// The cache of decoded contents, asked once for each block of each read.
+    pub contents: CacheStatistics,
+    /// The cache of compressed blocks, asked for each block that is to be decoded.
+    pub payloads: CacheStatistics,
+    /// What the source was asked for.
+    pub traffic: Traffic,
+    /// Blocks that went to the memory of a device, and that the device decoded or moved there.
+    pub blocks_by_device: u64,
+    /// Blocks that went to the memory of a device, and that the CPU decoded: the device declined them, had no memory for
+    /// them, or got them wrong.
+    pub blocks_by_cpu: u64,
+}
+
+/// A compressed file whose contents can be read in any order, by several threads at once. The first read into host memory
+/// starts four threads that load blocks, and as many that decode them as the options say.
+///
+/// ```
+/// use pz::access::{Archive, ArchiveOptions, publish};
+/// publish("numbers", pz::compress(&[7; 100_000], &pz::Options::new())?);
+/// let archive = Archive::open("memio://numbers", &ArchiveOptions::new())?;
+/// let mut part = [0; 10];
+/// archive.read_into(5000..5010, &mut part)?;
+/// assert_eq!(part, [7; 10]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Archive {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Archive {
+    /// Opens the archive that `uri` names, and checks its headers, indices and footers.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Source`] if it cannot be read, and [`ArchiveError::Format`] for the first fault in it or if the
+    /// options permit too little memory.
+    pub fn open(uri: &str, options: &ArchiveOptions) -> Result<Self, ArchiveError> {
+        Self::of_source(crate::access::sources::open(&Uri::parse(uri)?, &options.source)?, options)
+    }
+
+    /// Opens the archive that `source` holds.
+    ///
+    /// # Errors
+    /// As for [`Archive::open`].
+    pub fn of_source(
+        source: Arc<dyn Source>,
+        options: &ArchiveOptions,
+    ) -> Result<Self, ArchiveError> {
+        Ok(Self { shared: Arc::new(Shared::open(source, options)?) })
+    }
+
+    /// The URI, as messages show it.
+    pub fn uri(&self) -> &str {
+        self.shared.loader.source.uri()
+    }
+
+    /// Length of the contents in bytes.
+    pub fn len(&self) -> u64 {
+        self.shared.loader.layout.len()
+    }
+
+    /// Whether the contents are empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Checks that `range` lies within the contents.
+    pub(super) fn check(&self, range: &Range<u64>) -> Result<(), ArchiveError> {
+        self.shared.check(range)
+    }
+
+    /// Reads bytes `range` of the contents into `destination`, which is as long: host memory, or a
+    /// [`DeviceBuffer`](crate::access::DeviceBuffer).
+    ///
+    /// # Errors
+    /// As for [`Archive::read`].
+    pub fn read_into<'a>(
+        &self,
+        range: Range<u64>,
+        destination: impl Into<Destination<'a>>,
+    ) -> Result<(), ArchiveError> {
+        self.read(&mut [RangeRead::new(range, destination)], &ReadOptions::new())
+    }
+
+    /// Reads several parts of the contents. Their blocks are loaded together, so that neighbours share requests.
+    ///
+    /// When it returns, with or without an error, nothing writes to the destinations any more.
+    ///
+    /// # Errors
+    /// The first error that happened; what the destinations then hold is unspecified. [`ArchiveError::InvalidRange`] and
+    /// [`ArchiveError::DestinationLength`] come before anything is read; [`ArchiveError::DeadlineExceeded`] and
+    /// [`ArchiveError::Cancelled`] come soon, even if the source does not answer. A batch that a device is decoding into
+    /// the destination is waited for.
+    pub fn read(
+        &self,
+        reads: &mut [RangeRead<'_>],
+        options: &ReadOptions,
+    ) -> Result<(), ArchiveError> {
+        let shared = &*self.shared;
+        let mut placements = Vec::new();
+        let mut on_devices: Vec<(&Arc<Workers>, Vec<(BlockId, Want)>)> = Vec::new();
+        for (number, read) in reads.iter().enumerate() {
+            shared.check_read(&read.range, read.destination.len())?;
+            let own = shared.loader.layout.placements(read.range.clone(), number);
+            let Destination::Device(DeviceSliceMut {
+                place: SlicePlace::Device { memory, buffer, start },
+                ..
+            }) = &read.destination
+            else {
+                placements.extend(own);
+                continue;
+            };
+            let Some(workers) = memory.workers() else { continue };
+            let own = own.map(|placement| wanted(placement, buffer, *start));
+            match on_devices.iter_mut().find(|(known, _)| Arc::ptr_eq(known, workers)) {
+                Some((_, wants)) => wants.extend(own),
+                None => on_devices.push((workers, own.collect())),
+            }
+        }
+        let mut claims = Vec::new();
+        for (workers, wants) in on_devices {
+            claims.push(self.shared.request_on(workers, wants, options)?);
+        }
+        self.read_on_host(placements, reads, options)?;
+        for claim in claims {
+            claim.wait(options)?;
+        }
+        Ok(())
+    }
+
+    /// Reads those parts whose destinations are host memory.
+    fn read_on_host(
+        &self,
+        mut placements: Vec<Placement>,
+        reads: &mut [RangeRead<'_>],
+        options: &ReadOptions,
+    ) -> Result<(), ArchiveError> {
+        let shared = &*self.shared;
+        if !placements.is_empty() {
+            self.shared.start_loaders()?;
+        }
+        placements.sort_by_key(|placement| placement.block);
+        // While the pages of one step are copied, those of the next are being loaded.
+        let mut waiting = VecDeque::new();
+        let mut left = &placements[..];
+        loop {
+            while waiting.len() < 2 && !left.is_empty() {
+                let (step, rest) = first_blocks(left, shared.step);
+                left = rest;
+                waiting.push_back((step, shared.request(step, options)));
+            }
+            let Some((step, claim)) = waiting.pop_front() else { break };
+            let pages = claim.wait(options)?;
+            let mut pages = pages.iter();
+            let mut current = None;
+            for placement in step {
+                let Placement { block, within, destination, at } = placement;
+                if current.is_none_or(|(known, _)| known != block) {
+                    current = pages.next().map(|page| (block, page));
+                }
+                let bytes = current.and_then(|(_, page)| page.get(within.clone()));
+                let bytes = bytes.ok_or_else(|| shared.internal("a block has another length"))?;
+                let destination = reads[*destination].destination.on_host();
+                let destination =
+                    destination.ok_or_else(|| shared.internal("a destination has moved"))?;
+                destination[*at..][..bytes.len()].copy_from_slice(bytes);
+            }
+        }
+        for read in reads.iter_mut().filter_map(|read| {
+            read.destination.on_host()?;
+            Some(&read.range)
+        }) {
+            shared.prefetch_after(read);
+        }
+        Ok(())
+    }
+
+    /// Begins to load the blocks of `range` into the cache of contents, after everything that somebody waits for, and
+    /// returns at once. What then fails, fails when it is read. Does nothing for what the cache cannot hold.
+    ///
+    /// # Errors
+    /// [`ArchiveError::InvalidRange`], and if the system has no thread to spare.
+    pub fn prefetch(&self, range: Range<u64>) -> Result<(), ArchiveError> {
+        self.shared.check(&range)?;
+        self.shared.start_loaders()?;
+        self.shared.load_ahead(
+            self.shared.loader.layout.placements(range, 0).map(|placement| placement.block),
+        );
+        Ok(())
+    }
+
+    /// Makes everything that reads into `memory` need, so that later ones compile and allocate nothing: with a kernel running
+    /// on the device they could wait for it.
+    ///
+    /// # Errors
+    /// As for [`Self::read`].
+    pub(crate) fn prepare_on(&self, memory: &DeviceMemory) -> Result<(), ArchiveError> {
+        let Some(workers) = memory.workers() else { return Ok(()) };
+        let scratch = memory.allocate(self.shared.batch_bytes(workers));
+        let mut scratch = scratch.map_err(|error| {
+            let device = workers.core().device().limits().name.clone();
+            ArchiveError::Device { device, error }
+        })?;
+        match DeviceSliceMut::from(&mut scratch).place {
+            SlicePlace::Device { buffer, start, .. } => {
+                self.shared.prepare_on(workers, buffer, start)
+            }
+            SlicePlace::Host(_) => Ok(()),
+        }
+    }
+
+    /// What the archive has done so far.
+    pub fn statistics(&self) -> ArchiveStatistics {
+        ArchiveStatistics {
+            contents: self.shared.lock().contents.statistics(),
+            payloads: self.shared.loader.payload_statistics(),
+            traffic: self.shared.loader.source.traffic(),
+            blocks_by_device: self.shared.by_device.load(Ordering::Relaxed),
+            blocks_by_cpu: self.shared.by_cpu.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Ends the loaders. One that waits for a server ends when that answers, or at the limit of
+/// [`SourceOptions`](crate::access::SourceOptions).
+impl Drop for Archive {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+/// Splits placements, which are in the order of their blocks, after the first `most` blocks.
+fn first_blocks(placements: &[Placement], most: usize) -> (&[Placement], &[Placement]) {
+    let mut blocks = 0;
+    let mut last = None;
+    let end = placements.iter().position(|placement| {
+        blocks += usize::from(last.replace(placement.block) != Some(placement.block));
+        blocks > most
+    });
+    placements.split_at(end.unwrap_or(placements.len()))
+}

@@ -1,0 +1,251 @@
+//! What the callers of an archive and its loaders share.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use super::completion::{Claim, Completion};
+use super::device_queue::DeviceQueue;
+use super::error::ArchiveError;
+use super::load::{Loader, Page};
+use super::options::{ArchiveOptions, Priority, ReadOptions};
+use super::queue::{Limits, MAX_BATCH, Queue, Waiter};
+use crate::access::cache::Cache;
+use crate::access::sources::Source;
+use crate::stream::block::{BlockId, Placement};
+
+/// What callers and loaders share.
+pub(super) struct Shared {
+    /// A number that no other archive of the process has.
+    pub(super) id: u64,
+    /// For each device that the archive was read into.
+    pub(super) devices: Mutex<Vec<Arc<DeviceQueue>>>,
+    /// Blocks that went to a device: decoded there, and decoded by the CPU.
+    pub(super) by_device: AtomicU64,
+    pub(super) by_cpu: AtomicU64,
+    pub(super) loader: Loader,
+    state: Mutex<State>,
+    /// Wakes loaders.
+    queued: Condvar,
+    /// How many blocks are loaded at once.
+    pub(super) max_blocks: usize,
+    /// How many blocks a read asks for at once.
+    pub(super) step: usize,
+    pub(super) prefetch: usize,
+}
+
+/// A place in the pages of a caller.
+struct PageWaiter {
+    completion: Arc<Completion<Page>>,
+    slot: usize,
+}
+
+impl Waiter for PageWaiter {
+    fn is_abandoned(&self) -> bool {
+        self.completion.is_abandoned()
+    }
+}
+
+pub(super) struct State {
+    queue: Queue<PageWaiter>,
+    pub(super) contents: Cache<BlockId, Page>,
+    /// Where the latest reads ended.
+    recent_ends: VecDeque<u64>,
+    /// How many of the threads that load blocks have been started.
+    loaders: usize,
+    is_closed: bool,
+}
+
+/// Threads that load blocks. The first one does only what is urgent, so that it never waits for a slow load of others.
+const LOADERS: usize = 4;
+/// The most sequential readers that are recognised as such.
+const MAX_STREAMS: usize = 8;
+/// The most blocks that a read asks for at once.
+const MAX_STEP: usize = 64;
+
+impl Shared {
+    /// Opens the archive that `source` holds.
+    pub(super) fn open(
+        source: Arc<dyn Source>,
+        options: &ArchiveOptions,
+    ) -> Result<Self, ArchiveError> {
+        let loader = Loader::new(Arc::clone(&source), options);
+        let (loader, max_blocks) =
+            loader.map_err(|error| ArchiveError::format(source.uri(), error))?;
+        let block_size = loader.layout.max_block_size().max(1);
+        static ARCHIVES: AtomicU64 = AtomicU64::new(0);
+        Ok(Self {
+            id: ARCHIVES.fetch_add(1, Ordering::Relaxed),
+            loader,
+            state: Mutex::new(State {
+                queue: Queue::default(),
+                contents: Cache::new(options.contents_cache),
+                recent_ends: VecDeque::new(),
+                loaders: 0,
+                is_closed: false,
+            }),
+            queued: Condvar::new(),
+            max_blocks,
+            // Two steps are under way at once.
+            step: (max_blocks / 2).clamp(1, MAX_STEP),
+            prefetch: options.prefetch.min((options.contents_cache / 2 / block_size) as usize),
+            devices: Mutex::default(),
+            by_device: AtomicU64::new(0),
+            by_cpu: AtomicU64::new(0),
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the loaders.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.queued.notify_all();
+    }
+
+    pub(super) fn check(&self, range: &Range<u64>) -> Result<(), ArchiveError> {
+        if self.loader.layout.contains(range) {
+            return Ok(());
+        }
+        let Range { start, end } = *range;
+        Err(ArchiveError::InvalidRange { start, end, len: self.loader.layout.len() })
+    }
+
+    /// Checks that a range lies within the contents, and is as long as its destination.
+    pub(super) fn check_read(&self, range: &Range<u64>, found: u64) -> Result<(), ArchiveError> {
+        self.check(range)?;
+        let wanted = range.end - range.start;
+        if wanted != found {
+            return Err(ArchiveError::DestinationLength { wanted, found });
+        }
+        Ok(())
+    }
+
+    pub(super) fn internal(&self, what: &'static str) -> ArchiveError {
+        self.loader.error(crate::Error::Internal { what })
+    }
+
+    /// Starts the threads that load blocks, unless they are there. Reads to devices do without them.
+    pub(super) fn start_loaders(self: &Arc<Self>) -> Result<(), ArchiveError> {
+        let mut state = self.lock();
+        for number in state.loaders..LOADERS {
+            let shared = Arc::clone(self);
+            let only_urgent = number == 0;
+            // One block stays for the loader that does only what is urgent.
+            let max_blocks = self.max_blocks - usize::from(!only_urgent && self.max_blocks > 1);
+            let limits = Limits { only_urgent, max_blocks, max_batch: MAX_BATCH };
+            thread::Builder::new()
+                .name("pz access".into())
+                .spawn(move || shared.work(&limits))
+                .map_err(|error| self.loader.error(error.into()))?;
+            state.loaders += 1;
+        }
+        Ok(())
+    }
+
+    /// Asks for the blocks of `step`, each once, in order.
+    pub(super) fn request(&self, step: &[Placement], options: &ReadOptions) -> Claim<Page> {
+        let mut blocks: Vec<_> = step.iter().map(|placement| placement.block).collect();
+        blocks.dedup();
+        let claim = Claim(Arc::new(Completion::new(blocks.len())));
+        let mut state = self.lock();
+        for (slot, block) in blocks.into_iter().enumerate() {
+            match state.contents.get(&block) {
+                Some(page) => claim.0.deliver(slot, Ok(Page::clone(page))),
+                None => {
+                    let waiter = PageWaiter { completion: Arc::clone(&claim.0), slot };
+                    state.queue.want(block, options.priority, Some(waiter));
+                }
+            }
+        }
+        drop(state);
+        self.queued.notify_all();
+        claim
+    }
+
+    /// After a read of `range`: if it began where another ended, loads the next blocks.
+    pub(super) fn prefetch_after(&self, range: &Range<u64>) {
+        if self.prefetch == 0 || range.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        let before = state.recent_ends.iter().position(|end| *end == range.start);
+        match before {
+            Some(stream) => drop(state.recent_ends.remove(stream)),
+            None if state.recent_ends.len() == MAX_STREAMS => drop(state.recent_ends.pop_front()),
+            None => {}
+        }
+        state.recent_ends.push_back(range.end);
+        drop(state);
+        if before.is_some() {
+            self.load_ahead(self.loader.layout.blocks_from(range.end).take(self.prefetch));
+        }
+    }
+
+    /// Queues those blocks that are not in the cache, if it can hold them.
+    pub(super) fn load_ahead(&self, blocks: impl Iterator<Item = BlockId>) {
+        let mut state = self.lock();
+        let room =
+            (state.contents.budget() / 2 / self.loader.layout.max_block_size().max(1)) as usize;
+        for block in blocks.take(room) {
+            if !state.contents.contains(&block) {
+                state.queue.want(block, Priority::Prefetch, None);
+            }
+        }
+        drop(state);
+        self.queued.notify_all();
+    }
+
+    /// Hands the contents of a block that was loaded to those who wait for it.
+    fn deliver(&self, block: BlockId, outcome: &Result<Page, ArchiveError>) {
+        let mut state = self.lock();
+        if let Ok(page) = outcome {
+            state.contents.insert(block, Page::clone(page), page.len() as u64);
+        }
+        let waiters = state.queue.finish(block);
+        drop(state);
+        for PageWaiter { completion, slot } in waiters {
+            completion.deliver(slot, outcome.clone());
+        }
+    }
+
+    /// Loads what is queued until the archive is closed.
+    fn work(&self, limits: &Limits) {
+        let mut state = self.lock();
+        loop {
+            if state.is_closed {
+                return;
+            }
+            let Some(batch) = state.queue.take(limits) else {
+                state = self.queued.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            drop(state);
+            let is_delivered: Vec<_> =
+                batch.blocks.iter().map(|_| AtomicBool::new(false)).collect();
+            let done = |number: usize, outcome| {
+                is_delivered[number].store(true, Ordering::Relaxed);
+                self.deliver(batch.blocks[number], &outcome);
+            };
+            // A source may be a caller's own code. Whatever happens there, nobody must wait in vain.
+            let load = || self.loader.load(&batch.blocks, done);
+            if catch_unwind(AssertUnwindSafe(load)).is_err() {
+                let left = batch.blocks.iter().zip(&is_delivered);
+                for (block, _) in
+                    left.filter(|(_, is_delivered)| !is_delivered.load(Ordering::Relaxed))
+                {
+                    self.deliver(*block, &Err(self.internal("loading a block panicked")));
+                }
+            }
+            state = self.lock();
+            state.queue.end(&batch);
+            // Others may have waited for room.
+            self.queued.notify_all();
+        }
+    }
+}
