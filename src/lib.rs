@@ -91,9 +91,9 @@ pub use pipeline::{
 };
 pub use stream::{
     AutoFinishEncoder, BlockInfo, Compressor, Decoder, Decompressor, Encoder, Extent, FrameInfo,
-    Listing, ModuleInfo, Piece, ReadAt, ReadAtCursor, Recovery, RecoveryReport, SeekableReader,
-    WriteAt, compress, compress_into, compress_to, content_size, decompress, decompress_into, list,
-    recover,
+    Listing, ModuleInfo, Part, Piece, ReadAt, ReadAtCursor, Recovery, RecoveryReport,
+    SeekableReader, WriteAt, compress, compress_into, compress_to, content_size, decompress,
+    decompress_into, list, recover,
 };
 pub use user_cache::refused_cache;
 

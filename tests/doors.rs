@@ -69,6 +69,10 @@ struct Counting {
 }
 
 impl ReadAt for Counting {
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.bytes.read_exact_at(buffer, offset)
@@ -81,12 +85,11 @@ fn a_file_is_opened_in_two_reads_and_a_range_takes_one() {
         let contents = sample(len, 31);
         let options = Options::new().block_size(block_size).threads(1);
         let file = pz::compress(&contents, &options).unwrap();
-        let file_len = file.len() as u64;
         let source = Arc::new(Counting { bytes: file, reads: AtomicUsize::new(0) });
         for threads in [1, 3] {
             let decode = decode_options().threads(threads);
             source.reads.store(0, Ordering::Relaxed);
-            let mut reader = SeekableReader::open(source.clone(), file_len, &decode).unwrap();
+            let mut reader = SeekableReader::open(source.clone(), &decode).unwrap();
             let opening = source.reads.swap(0, Ordering::Relaxed);
             assert!(opening <= 2, "{len}: {opening} reads to open");
             for (from, to) in [(10, 11), (400, 600_000), (len - 5, len), (0, len)] {

@@ -24,7 +24,7 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("resident", &["clock", "error", "format", "gpu", "pipeline"]),
     ("stream", &["clock", "codec", "error", "format", "gpu", "pipeline"]),
     ("access", &["clock", "codec", "error", "format", "gpu", "pipeline", "stream"]),
-    ("door", &["access", "gpu", "pipeline"]),
+    ("door", &["access", "gpu", "pipeline", "stream"]),
 ];
 
 /// The rooms that each room of `src/gpu` may open, lowest room first.

@@ -143,12 +143,17 @@ impl Seek for Body {
 #[cfg(unix)]
 struct Places {
     file: File,
+    len: u64,
     reads: Arc<Reads>,
     progress: Progress,
 }
 
 #[cfg(unix)]
 impl ReadAt for Places {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let read = std::os::unix::fs::FileExt::read_exact_at(&self.file, buffer, offset);
         self.reads.failed(read.is_err());
@@ -275,7 +280,7 @@ impl Source {
         if let (Body::File(file), Some(len), 0) = (&self.body, self.len(), self.bytes_read()) {
             let file = file.try_clone().ok()?;
             let (reads, progress) = (Arc::clone(&self.reads), self.progress.clone());
-            return Some((Arc::new(Places { file, reads, progress }), len));
+            return Some((Arc::new(Places { file, len, reads, progress }), len));
         }
         None
     }

@@ -48,7 +48,7 @@ pub fn load<'py>(
     let mut opened = if is_on_device {
         Opened::Archive(open_archive(py, &source, &options)?)
     } else {
-        let open = || SeekableReader::open(Arc::clone(&source.file), source.len, &options);
+        let open = || SeekableReader::open(Arc::clone(&source.file), &options);
         let reader = py.detach(|| source.reading(open));
         Opened::Reader(Box::new(reader.map_err(|why| raise(py, why))?), &source)
     };

@@ -141,7 +141,7 @@ impl Reader {
 }
 
 fn open(source: &Source, options: &DecodeOptions) -> Result<SeekableReader<ReadAtCursor>, Error> {
-    SeekableReader::open(Arc::clone(&source.file), source.len, options)
+    SeekableReader::open(Arc::clone(&source.file), options)
 }
 
 fn read(

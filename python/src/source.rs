@@ -22,8 +22,6 @@ use crate::traced::{Traced, Visited};
 pub struct Source {
     /// What reads it.
     pub file: Arc<dyn ReadAt>,
-    /// Its length in bytes.
-    pub len: u64,
     kind: Kind,
 }
 
@@ -41,8 +39,8 @@ impl Source {
     pub fn new(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if object.hasattr("read")? {
             let object = Arc::new(FileObject::new(py, object)?);
-            let (file, len) = (Arc::clone(&object) as Arc<dyn ReadAt>, object.len);
-            return Ok(Self { file, len, kind: Kind::Object(object) });
+            let file = Arc::clone(&object) as Arc<dyn ReadAt>;
+            return Ok(Self { file, kind: Kind::Object(object) });
         }
         if let Ok(uri) = object.extract::<String>()
             && Uri::is_uri(&uri)
@@ -56,11 +54,10 @@ impl Source {
             if metadata.is_dir() {
                 return Err(ErrorKind::IsADirectory.into());
             }
-            Ok((file, metadata.len()))
+            Ok(PathFile { file, len: metadata.len() })
         });
-        let (file, len) = opened.map_err(|error| error::of_io(py, &error, Some(object)))?;
-        let file = Arc::new(PathFile(file));
-        Ok(Self { file, len, kind: Kind::Path(path) })
+        let file = opened.map_err(|error| error::of_io(py, &error, Some(object)))?;
+        Ok(Self { file: Arc::new(file), kind: Kind::Path(path) })
     }
 
     fn of_uri(py: Python<'_>, uri: &str) -> PyResult<Self> {
@@ -70,8 +67,8 @@ impl Source {
             Ok(UriFile { source, reader })
         });
         let file = opened.map_err(|why: SourceError| error::of_source(py, &why))?;
-        let (len, remote) = (file.source.len(), Arc::clone(&file.source));
-        Ok(Self { file: Arc::new(file), len, kind: Kind::Uri(remote) })
+        let remote = Arc::clone(&file.source);
+        Ok(Self { file: Arc::new(file), kind: Kind::Uri(remote) })
     }
 
     /// Whether several threads may read it at the same time. A file object has one position.
@@ -94,13 +91,13 @@ impl Source {
                 opened.map_err(|why| error::of_source(py, &why))
             }
             Kind::Uri(source) => Ok(Arc::clone(source)),
-            Kind::Object(object) => Ok(Arc::clone(object) as Arc<dyn access::Source>),
+            Kind::Object(object) => Ok(Arc::new(InTurns(Arc::clone(object)))),
         }
     }
 
     /// A reader of it.
     pub fn cursor(&self) -> ReadAtCursor {
-        ReadAtCursor::new(Arc::clone(&self.file), self.len)
+        ReadAtCursor::new(Arc::clone(&self.file))
     }
 
     /// Does `work`, which may read, and puts a file object back where it stands now.
@@ -134,18 +131,25 @@ impl Source {
 }
 
 /// A file that was opened by its path. Reads name their offset, so threads and forked processes may share it.
-struct PathFile(File);
+struct PathFile {
+    file: File,
+    len: u64,
+}
 
 impl ReadAt for PathFile {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
     #[cfg(unix)]
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        std::os::unix::fs::FileExt::read_exact_at(&self.0, buffer, offset)
+        std::os::unix::fs::FileExt::read_exact_at(&self.file, buffer, offset)
     }
 
     #[cfg(windows)]
     fn read_exact_at(&self, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
         while !buffer.is_empty() {
-            match std::os::windows::fs::FileExt::seek_read(&self.0, buffer, offset)? {
+            match std::os::windows::fs::FileExt::seek_read(&self.file, buffer, offset)? {
                 0 => return Err(ErrorKind::UnexpectedEof.into()),
                 n => (buffer, offset) = (&mut buffer[n..], offset + n as u64),
             }
@@ -164,9 +168,13 @@ struct UriFile {
 const MIN_REQUEST: usize = 16 << 10;
 
 impl ReadAt for UriFile {
+    fn len(&self) -> u64 {
+        self.source.len()
+    }
+
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         if buffer.len() >= MIN_REQUEST || self.source.is_local() {
-            return Ok(self.source.read_ranges(&mut [access::Part { offset, buffer }])?);
+            return self.source.read_exact_at(buffer, offset);
         }
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         reader.seek(SeekFrom::Start(offset))?;
@@ -220,6 +228,10 @@ impl FileObject {
 }
 
 impl ReadAt for FileObject {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
     fn read_exact_at(&self, mut buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(self.start.saturating_add(offset)))?;
         while !buffer.is_empty() {
@@ -232,27 +244,37 @@ impl ReadAt for FileObject {
     }
 }
 
-impl access::Source for FileObject {
-    fn uri(&self) -> &str {
-        "file object"
-    }
+/// A file object as the threads of an archive read it: in turns.
+struct InTurns(Arc<FileObject>);
 
+impl ReadAt for InTurns {
     fn len(&self) -> u64 {
-        self.len
+        self.0.len
     }
 
-    fn read_ranges(&self, parts: &mut [access::Part<'_>]) -> Result<(), SourceError> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = self.reading(|| {
-            parts.iter_mut().try_for_each(|part| self.read_exact_at(part.buffer, part.offset))
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_ranges(&mut [access::Part { offset, buffer }])
+    }
+
+    fn read_ranges(&self, parts: &mut [access::Part<'_>]) -> io::Result<()> {
+        let Self(object) = self;
+        let _turn = object.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = object.reading(|| {
+            parts.iter_mut().try_for_each(|part| object.read_exact_at(part.buffer, part.offset))
         });
         read.map_err(|error: io::Error| {
             let what = error.to_string();
             if let Some(Ok(raised)) = error.into_inner().map(|inner| inner.downcast::<PyErr>()) {
-                *self.raised() = Some(*raised);
+                *object.raised() = Some(*raised);
             }
-            SourceError::new(self.uri(), SourceErrorKind::Io, what)
+            SourceError::new("file object", SourceErrorKind::Io, what).into()
         })
+    }
+}
+
+impl access::Source for InTurns {
+    fn uri(&self) -> &str {
+        "file object"
     }
 }
 

@@ -57,6 +57,8 @@ pub use cache::CacheStatistics;
 pub use device::{DeviceBuffer, DeviceMemory, DeviceMemoryOptions, DeviceSliceMut};
 pub(crate) use sources::Positioned;
 pub use sources::{
-    Part, Source, SourceError, SourceErrorKind, SourceOptions, SourceReader, Traffic, Uri, open,
+    Source, SourceError, SourceErrorKind, SourceOptions, SourceReader, Traffic, Uri, open,
     open_path, publish, withdraw,
 };
+
+pub use crate::stream::Part;

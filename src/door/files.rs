@@ -19,11 +19,11 @@ use std::time::SystemTime;
 
 use super::options::{DoorError, DoorOptions, RequestError};
 use crate::access::{
-    Archive, ArchiveError, ArchiveOptions, Part, Positioned, Source, SourceError, SourceErrorKind,
+    Archive, ArchiveError, ArchiveOptions, Positioned, Source, SourceError, SourceErrorKind,
 };
 use crate::gpu::device::DeviceError;
 use crate::pipeline::DecodeOptions;
-use crate::sync::Mutex;
+use crate::stream::ReadAt;
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -344,33 +344,32 @@ impl OpenFile {
 /// An open file as the source of an archive.
 struct OfArchive(Arc<OpenFile>);
 
+impl ReadAt for OfArchive {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read(offset, buffer).map_err(|error| {
+            let kind = match error {
+                RequestError::Changed => SourceErrorKind::Changed,
+                RequestError::Range => SourceErrorKind::OutOfRange,
+                RequestError::Refused => SourceErrorKind::Denied,
+                RequestError::Missing => SourceErrorKind::NotFound,
+                RequestError::Full | RequestError::Failed => SourceErrorKind::Io,
+            };
+            SourceError::new(&self.0.path, kind, error.to_string()).into()
+        })
+    }
+}
+
 impl Source for OfArchive {
     fn uri(&self) -> &str {
         &self.0.path
     }
 
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-
     fn is_local(&self) -> bool {
         true
-    }
-
-    fn read_ranges(&self, parts: &mut [Part<'_>]) -> Result<(), SourceError> {
-        for part in parts {
-            self.0.read(part.offset, part.buffer).map_err(|error| {
-                let kind = match error {
-                    RequestError::Changed => SourceErrorKind::Changed,
-                    RequestError::Range => SourceErrorKind::OutOfRange,
-                    RequestError::Refused => SourceErrorKind::Denied,
-                    RequestError::Missing => SourceErrorKind::NotFound,
-                    RequestError::Full | RequestError::Failed => SourceErrorKind::Io,
-                };
-                SourceError::new(&self.0.path, kind, error.to_string())
-            })?;
-        }
-        Ok(())
     }
 }
 

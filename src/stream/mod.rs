@@ -28,6 +28,6 @@ pub use oneshot::{
     decompress_into,
 };
 pub(crate) use places::sought;
-pub use places::{ReadAt, ReadAtCursor, WriteAt};
+pub use places::{Part, ReadAt, ReadAtCursor, WriteAt};
 pub use recover::{Extent, Piece, Recovery, RecoveryReport, recover};
 pub use seekable::SeekableReader;

@@ -64,8 +64,7 @@ const MAX_RUN: u64 = 8 << 20;
 const ALONE: Share = Share { workers: 1, in_flight: 1 };
 
 impl SeekableReader<ReadAtCursor> {
-    /// Reads and checks the headers, indices and footers of all frames of `source`, which has `len` bytes. For a file
-    /// of one frame, as [`Encoder`](crate::Encoder) writes it, that takes at most two reads of `source`. Then a range
+    /// Reads and checks the headers, indices and footers of all frames of `source`. For a file of one frame, as [`Encoder`](crate::Encoder) writes it, that takes at most two reads of `source`. Then a range
     /// takes one read, if its blocks together have at most 8 MiB and the options permit the memory.
     ///
     /// # Errors
@@ -74,16 +73,14 @@ impl SeekableReader<ReadAtCursor> {
     /// ```
     /// use std::sync::Arc;
     /// let compressed = pz::compress(b"one two three", &pz::Options::new())?;
-    /// let len = compressed.len() as u64;
-    /// let source: Arc<dyn pz::ReadAt> = Arc::new(compressed);
-    /// let mut reader = pz::SeekableReader::open(source, len, &pz::DecodeOptions::new())?;
+    /// let mut reader = pz::SeekableReader::open(Arc::new(compressed), &pz::DecodeOptions::new())?;
     /// let mut word = Vec::new();
     /// reader.copy_range(4..7, &mut word)?;
     /// assert_eq!(word, b"two");
     /// # Ok::<(), pz::Error>(())
     /// ```
-    pub fn open(source: Arc<dyn ReadAt>, len: u64, options: &DecodeOptions) -> Result<Self, Error> {
-        Self::new(ReadAtCursor::new(source, len), options)
+    pub fn open(source: Arc<dyn ReadAt>, options: &DecodeOptions) -> Result<Self, Error> {
+        Self::new(ReadAtCursor::new(source), options)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Archives: requests, priorities, caches.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -10,7 +11,7 @@ use pz::access::{
     Archive, ArchiveError, ArchiveOptions, Array, CancelToken, Part, Priority, RangeRead,
     ReadOptions, Source, SourceError, SourceErrorKind, publish,
 };
-use pz::{DecodeOptions, Options};
+use pz::{DecodeOptions, Options, ReadAt};
 
 use crate::common::sample;
 
@@ -46,12 +47,18 @@ impl Source for Watched {
     fn uri(&self) -> &str {
         "watched"
     }
+}
 
+impl ReadAt for Watched {
     fn len(&self) -> u64 {
         self.bytes.len() as u64
     }
 
-    fn read_ranges(&self, parts: &mut [Part<'_>]) -> Result<(), SourceError> {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_ranges(&mut [Part { offset, buffer }])
+    }
+
+    fn read_ranges(&self, parts: &mut [Part<'_>]) -> io::Result<()> {
         if parts.is_empty() {
             return Ok(());
         }
@@ -63,7 +70,7 @@ impl Source for Watched {
         let fails = self.failures.load(Ordering::Relaxed);
         if fails > 0 {
             self.failures.store(fails - 1, Ordering::Relaxed);
-            return Err(SourceError::new("watched", SourceErrorKind::Unavailable, "fails"));
+            return Err(SourceError::new("watched", SourceErrorKind::Unavailable, "fails").into());
         }
         for part in parts {
             let from = part.offset as usize;

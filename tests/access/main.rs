@@ -12,7 +12,7 @@ mod servers;
 
 use std::sync::Arc;
 
-use pz::access::{Part, Source, SourceError, SourceOptions, Uri, open};
+use pz::access::{Source, SourceError, SourceOptions, Uri, open};
 
 fn open_at(uri: &str, options: &SourceOptions) -> Result<Arc<dyn Source>, SourceError> {
     open(&Uri::parse(uri)?, options)
@@ -21,6 +21,7 @@ fn open_at(uri: &str, options: &SourceOptions) -> Result<Arc<dyn Source>, Source
 /// Reads `len` bytes from `offset` on.
 fn read_at(source: &dyn Source, offset: u64, len: usize) -> Result<Vec<u8>, SourceError> {
     let mut bytes = vec![0; len];
-    source.read_ranges(&mut [Part { offset, buffer: &mut bytes }])?;
+    let read = source.read_exact_at(&mut bytes, offset);
+    read.map_err(|error| SourceError::in_io(&error).unwrap().clone())?;
     Ok(bytes)
 }

@@ -1,7 +1,7 @@
 //! Brings blocks from the cache of payloads or the source to their contents.
 
 use std::borrow::Cow;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::error::ArchiveError;
 use super::options::ArchiveOptions;
 use crate::access::cache::{Cache, CacheStatistics};
-use crate::access::sources::{Part, Source, SourceError, SourceReader};
+use crate::access::sources::{Source, SourceError, SourceReader};
 use crate::error::Error;
 use crate::format::{BlockHeader, MAX_BLOCK_HEADER_LEN};
 use crate::pipeline::buffer::{Buffer, Pool, zeroed};
@@ -21,6 +21,7 @@ use crate::pipeline::memory::Cost;
 use crate::pipeline::modules::{FrameModules, LastModules};
 use crate::pipeline::scheduler::build_pool;
 use crate::pipeline::statistics::Counted;
+use crate::stream::Part;
 use crate::stream::block::{Block, BlockId, Layout, Located, Recent, Sources};
 
 /// Compressed blocks, with their headers.
@@ -208,16 +209,14 @@ impl Loader {
 
     /// Finds a block. Its bytes are those in the cache, or memory for them.
     fn begin(&self, id: BlockId, may_stay: bool) -> Result<(Located, Bytes), Error> {
-        let read = |offset, buffer: &mut [u8]| {
-            Ok(self.source.read_ranges(&mut [Part { offset, buffer }])?)
-        };
+        let read = |offset, buffer: &mut [u8]| self.source.read_exact_at(buffer, offset);
         let block = self.layout.locate(id, &mut { read })?;
         let kept = self.payloads().get(&id).map(Arc::clone).filter(|kept| kept.len() == block.len);
         let bytes = if let Some(kept) = kept {
             Bytes::InMemory(kept, false)
         } else if may_stay && self.source.is_local() && !block.is_single {
             let mut head = vec![0; block.len.min(MAX_BLOCK_HEADER_LEN)];
-            read(block.place.offset, &mut head).map_err(Error::from)?;
+            read(block.place.offset, &mut head)?;
             Bytes::InFile(head)
         } else {
             let bytes = zeroed(block.len).map_err(|fault| fault.at(block.place))?;
@@ -235,7 +234,14 @@ impl Loader {
             Some(Part { offset: block.place.offset, buffer: bytes.missing()? })
         };
         let mut parts: Vec<_> = begun.filter_map(part).collect();
-        if parts.is_empty() { Ok(()) } else { self.source.read_ranges(&mut parts) }
+        if parts.is_empty() {
+            return Ok(());
+        }
+        self.source.read_ranges(&mut parts).map_err(|error| self.source_error(&error))
+    }
+
+    fn source_error(&self, error: &io::Error) -> SourceError {
+        SourceError::of_io(self.source.uri(), error)
     }
 
     fn open(&self, block: Located, bytes: Bytes) -> Result<InHand, Error> {
@@ -275,7 +281,8 @@ impl Loader {
             }
             Bytes::InFile(_) => {
                 let offset = in_hand.block.place.offset + start as u64;
-                self.source.read_ranges(&mut [Part { offset, buffer: into }])
+                let read = self.source.read_exact_at(into, offset);
+                read.map_err(|error| self.source_error(&error))
             }
         }
     }

@@ -42,9 +42,15 @@ impl SourceError {
         Self { uri: uri.into(), kind, what: what.into() }
     }
 
-    /// The error that `error` wraps, as the errors of reading a [`SourceReader`](super::SourceReader) do.
+    /// The error that `error` wraps, as the errors of reading a [`Source`](super::Source) do.
     pub fn in_io(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
+    }
+
+    /// The error of reading the source that `uri` names: the one that `error` wraps, or one for it.
+    pub(in crate::access) fn of_io(uri: &str, error: &io::Error) -> Self {
+        let other = || Self::new(uri, SourceErrorKind::Io, error.to_string());
+        Self::in_io(error).cloned().unwrap_or_else(other)
     }
 
     /// The URI, without passwords and signatures.

@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-use super::{Part, Source, SourceError, SourceErrorKind};
+use super::error::{SourceError, SourceErrorKind};
+use super::source::{Source, check};
+use crate::stream::{Part, ReadAt};
 
 /// An open local file.
 pub(super) struct FileSource {
@@ -28,34 +30,33 @@ impl FileSource {
     }
 }
 
+impl ReadAt for FileSource {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        check(&Part { offset, buffer }, self)?;
+        self.file.read_exact_at(buffer, offset).map_err(|error| {
+            let error = match error.kind() {
+                io::ErrorKind::UnexpectedEof => {
+                    let what = "has become shorter since it was opened";
+                    SourceError::new(&self.uri, SourceErrorKind::Changed, what)
+                }
+                _ => system_error(&self.uri, &error),
+            };
+            error.into()
+        })
+    }
+}
+
 impl Source for FileSource {
     fn uri(&self) -> &str {
         &self.uri
     }
 
-    fn len(&self) -> u64 {
-        self.len
-    }
-
     fn is_local(&self) -> bool {
         true
-    }
-
-    fn read_ranges(&self, parts: &mut [Part<'_>]) -> Result<(), SourceError> {
-        for part in parts {
-            part.check(self)?;
-            self.file.read_exact_at(part.buffer, part.offset).map_err(|error| {
-                match error.kind() {
-                    io::ErrorKind::UnexpectedEof => SourceError::new(
-                        &self.uri,
-                        SourceErrorKind::Changed,
-                        "has become shorter since it was opened",
-                    ),
-                    _ => system_error(&self.uri, &error),
-                }
-            })?;
-        }
-        Ok(())
     }
 }
 

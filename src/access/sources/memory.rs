@@ -1,9 +1,13 @@
 //! Bytes in memory that have a URI.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, MutexGuard};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Part, Source, SourceError, SourceErrorKind, Traffic, Uri};
+use super::error::{SourceError, SourceErrorKind};
+use super::source::{Source, Traffic, check};
+use super::uri::Uri;
+use crate::stream::{Part, ReadAt};
 
 use crate::sync::Mutex;
 
@@ -43,27 +47,24 @@ pub(super) struct MemorySource {
     pub(super) traffic: Traffic,
 }
 
+impl ReadAt for MemorySource {
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        check(&Part { offset, buffer }, self)?;
+        self.bytes.read_exact_at(buffer, offset)
+    }
+}
+
 impl Source for MemorySource {
     fn uri(&self) -> &str {
         &self.uri
     }
 
-    fn len(&self) -> u64 {
-        self.bytes.len() as u64
-    }
-
     fn is_local(&self) -> bool {
         true
-    }
-
-    fn read_ranges(&self, parts: &mut [Part<'_>]) -> Result<(), SourceError> {
-        for part in parts {
-            part.check(self)?;
-            // The check has shown that the part lies within the bytes.
-            let from = part.offset as usize;
-            part.buffer.copy_from_slice(&self.bytes[from..from + part.buffer.len()]);
-        }
-        Ok(())
     }
 
     fn traffic(&self) -> Traffic {

@@ -30,5 +30,5 @@ pub use memory::{publish, withdraw};
 pub use open::{open, open_path};
 pub use options::SourceOptions;
 pub use reader::SourceReader;
-pub use source::{Part, Source, Traffic};
+pub use source::{Source, Traffic};
 pub use uri::Uri;

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-use super::{Part, Source};
+use super::source::Source;
 use crate::error::Error;
 use crate::stream::sought;
 
@@ -46,12 +46,12 @@ impl Piece {
     fn read(&mut self, source: &dyn Source, start: u64, end: u64) -> io::Result<()> {
         self.bytes.clear();
         resize(&mut self.bytes, (end - start) as usize)?;
-        let read = source.read_ranges(&mut [Part { offset: start, buffer: &mut self.bytes }]);
+        let read = source.read_exact_at(&mut self.bytes, start);
         if read.is_err() {
             self.bytes.clear();
         }
         self.start = start;
-        Ok(read?)
+        read
     }
 }
 
@@ -131,8 +131,7 @@ impl SourceReader {
             self.recent.read(source, at, (at + MIN_READ).min(before))?;
             return Ok(None);
         }
-        let buf = &mut buf[..(end - at) as usize];
-        source.read_ranges(&mut [Part { offset: at, buffer: buf }])?;
+        source.read_exact_at(&mut buf[..(end - at) as usize], at)?;
         Ok(Some((end - at) as usize))
     }
 }

@@ -1,25 +1,13 @@
-//! Bytes that can be read in any order.
+//! Bytes that have a URI.
 
 use super::error::{SourceError, SourceErrorKind};
+use crate::stream::{Part, ReadAt};
 
-/// Bytes of a known length that can be read in any order, by several threads at once.
-pub trait Source: Send + Sync {
+/// Bytes that have a URI. Errors of reading them wrap a [`SourceError`]; any other error is taken for one of
+/// [`SourceErrorKind::Io`].
+pub trait Source: ReadAt {
     /// The URI, as messages show it: without passwords and signatures.
     fn uri(&self) -> &str;
-
-    /// Length in bytes. It does not change: a source that becomes shorter or longer fails instead.
-    fn len(&self) -> u64;
-
-    /// Whether the source has no bytes.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Fills the buffers of all parts, in any order. Parts that lie near each other may travel together.
-    ///
-    /// # Errors
-    /// The first error that happened; what the buffers then hold is unspecified.
-    fn read_ranges(&self, parts: &mut [Part<'_>]) -> Result<(), SourceError>;
 
     /// Whether reading it again is about as fast as copying memory, because its bytes are in memory or in a local file. Then
     /// its compressed blocks are not cached on their way to a device.
@@ -43,32 +31,12 @@ pub struct Traffic {
     pub bytes: u64,
 }
 
-/// A part of a source, and where its bytes go.
-#[derive(Debug)]
-pub struct Part<'a> {
-    /// Offset of the first byte in the source.
-    pub offset: u64,
-    /// Filled with the bytes from there on.
-    pub buffer: &'a mut [u8],
-}
-
-impl Part<'_> {
-    /// Offset of the byte after the last.
-    pub(super) fn end(&self) -> u64 {
-        self.offset.saturating_add(self.buffer.len() as u64)
+/// Checks that a part lies within a source.
+pub(super) fn check(part: &Part<'_>, source: &dyn Source) -> Result<(), SourceError> {
+    let (start, end, len) = (part.offset, part.end(), source.len());
+    if end <= len {
+        return Ok(());
     }
-
-    /// Checks that the part lies within the source.
-    pub(super) fn check(&self, source: &dyn Source) -> Result<(), SourceError> {
-        if self.end() <= source.len() {
-            return Ok(());
-        }
-        let what = format!(
-            "bytes {} to {} are outside of its {} bytes",
-            self.offset,
-            self.end(),
-            source.len()
-        );
-        Err(SourceError::new(source.uri(), SourceErrorKind::OutOfRange, what))
-    }
+    let what = format!("bytes {start} to {end} are outside of its {len} bytes");
+    Err(SourceError::new(source.uri(), SourceErrorKind::OutOfRange, what))
 }

@@ -27,6 +27,10 @@ impl Input {
 }
 
 impl ReadAt for Input {
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         if offset as usize + buffer.len() > self.end {
@@ -211,6 +215,10 @@ fn a_payload_that_a_device_has_read_serves_the_cpu() {
 struct Faulty(AtomicUsize);
 
 impl ReadAt for Faulty {
+    fn len(&self) -> u64 {
+        u64::MAX
+    }
+
     fn read_exact_at(&self, _: &mut [u8], _: u64) -> io::Result<()> {
         match self.0.fetch_add(1, Ordering::Relaxed) {
             0 => Err(io::Error::other("this part is unreadable")),

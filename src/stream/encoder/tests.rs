@@ -2,22 +2,10 @@ use super::*;
 use crate::{DecodeOptions, SeekableReader, decompress, list};
 use std::io::Cursor;
 
-/// A source that several threads can read. It ends after its last byte.
-struct Bytes(Vec<u8>);
-
-impl ReadAt for Bytes {
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let part = self.0.get(offset as usize..).unwrap_or_default();
-        let part = part.get(..buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
-        buffer.copy_from_slice(part);
-        Ok(())
-    }
-}
-
 #[test]
 fn ranges_and_writes_follow_each_other() {
     let contents: Vec<u8> = (0..900_000_u32).map(|i| (i / 999 * i) as u8).collect();
-    let input: Arc<dyn ReadAt> = Arc::new(Bytes(contents.clone()));
+    let input: Arc<dyn ReadAt> = Arc::new(contents.clone());
     for threads in [1, 2, 6] {
         let options = Options::new().block_size(1 << 16).threads(threads);
         let whole = crate::compress(&contents, &options).unwrap();

@@ -24,6 +24,10 @@ impl Contents {
 }
 
 impl ReadAt for Contents {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
     fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
         let end = offset.checked_add(into.len() as u64).filter(|end| *end <= self.len);
         end.ok_or(io::ErrorKind::UnexpectedEof)?;

@@ -19,6 +19,7 @@ mod ranges;
 mod restored;
 mod workers;
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -29,6 +30,7 @@ use crate::access::{Archive, ArchiveOptions, Part, Source, SourceError, SourceEr
 use crate::gpu::device::Device;
 use crate::gpu::tests::faulty::{Fault, Faulty};
 use crate::gpu::tests::testing::PATIENCE;
+use crate::stream::ReadAt;
 use crate::test_data::{mixture, noise};
 
 /// An archive in memory whose reads can be held up or made to fail.
@@ -51,28 +53,34 @@ impl Source for Watched {
         "watched"
     }
 
+    fn is_local(&self) -> bool {
+        self.is_local
+    }
+}
+
+impl ReadAt for Watched {
     fn len(&self) -> u64 {
         self.bytes.len() as u64
     }
 
-    fn is_local(&self) -> bool {
-        self.is_local
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_ranges(&mut [Part { offset, buffer }])
     }
 
-    fn read_ranges(&self, parts: &mut [Part<'_>]) -> Result<(), SourceError> {
+    fn read_ranges(&self, parts: &mut [Part<'_>]) -> io::Result<()> {
         self.parts.fetch_add(parts.len(), Ordering::Relaxed);
         self.reads.fetch_add(1, Ordering::Relaxed);
         while self.is_held.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_millis(1));
         }
         if self.fails.load(Ordering::Relaxed) {
-            return Err(SourceError::new("watched", SourceErrorKind::Unavailable, "fails"));
+            return Err(SourceError::new("watched", SourceErrorKind::Unavailable, "fails").into());
         }
         let end = self.end.load(Ordering::Relaxed) as u64;
         for part in parts {
             if end > 0 && part.end() > end {
                 let what = "has become shorter";
-                return Err(SourceError::new("watched", SourceErrorKind::Changed, what));
+                return Err(SourceError::new("watched", SourceErrorKind::Changed, what).into());
             }
             let from = part.offset as usize;
             part.buffer.copy_from_slice(&self.bytes[from..from + part.buffer.len()]);

@@ -7,6 +7,7 @@ mod answer;
 mod client;
 mod run;
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
@@ -19,7 +20,9 @@ use run::Run;
 use super::memory::MemorySource;
 use super::reader::HEAD;
 use super::retry::Tries;
-use super::{Part, Source, SourceError, SourceErrorKind, SourceOptions, Traffic, Uri};
+use super::source::check;
+use super::{Source, SourceError, SourceErrorKind, SourceOptions, Traffic, Uri};
+use crate::stream::{Part, ReadAt};
 
 use crate::sync::Mutex;
 
@@ -181,26 +184,32 @@ impl HttpSource {
     }
 }
 
-impl Source for HttpSource {
-    fn uri(&self) -> &str {
-        self.client.uri()
-    }
-
+impl ReadAt for HttpSource {
     fn len(&self) -> u64 {
         self.len
     }
 
-    fn read_ranges(&self, parts: &mut [Part<'_>]) -> Result<(), SourceError> {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_ranges(&mut [Part { offset, buffer }])
+    }
+
+    fn read_ranges(&self, parts: &mut [Part<'_>]) -> io::Result<()> {
         let mut wanted = Vec::with_capacity(parts.len());
         for part in parts {
-            part.check(self)?;
+            check(part, self)?;
             let held = usize::try_from(part.offset).ok().and_then(|from| self.head.get(from..));
             let held = held.unwrap_or_default();
             let (first, rest) = part.buffer.split_at_mut(held.len().min(part.buffer.len()));
             first.copy_from_slice(&held[..first.len()]);
             wanted.push(Part { offset: part.offset + first.len() as u64, buffer: rest });
         }
-        self.read_runs(Run::coalesce(wanted))
+        Ok(self.read_runs(Run::coalesce(wanted))?)
+    }
+}
+
+impl Source for HttpSource {
+    fn uri(&self) -> &str {
+        self.client.uri()
     }
 
     fn traffic(&self) -> Traffic {

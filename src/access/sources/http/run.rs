@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use crate::access::sources::Part;
+use crate::stream::Part;
 
 /// Neighbouring parts that one request reads, and how far it has come.
 #[derive(Debug)]
