@@ -27,7 +27,7 @@ pub use oneshot::{
     Compressor, Decompressor, compress, compress_into, compress_to, content_size, decompress,
     decompress_into,
 };
-pub(crate) use places::sought;
+pub(crate) use places::{HeldBytes, sought};
 pub use places::{Part, ReadAt, ReadAtCursor, WriteAt};
 pub use recover::{Extent, Piece, Recovery, RecoveryReport, recover};
 pub use seekable::SeekableReader;

@@ -3,6 +3,8 @@
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
+use crate::error::Error;
+
 /// An output that several threads can write at the same time, each at any offset.
 ///
 /// ```
@@ -113,29 +115,55 @@ pub struct ReadAtCursor {
     len: u64,
     position: u64,
     /// The end of the source, once it has been read.
-    tail: Option<SourcePart>,
-    /// The last part read from elsewhere.
-    recent: Option<SourcePart>,
+    tail: HeldBytes,
+    /// What was last read from elsewhere.
+    recent: HeldBytes,
 }
 
-/// A part of a source.
-struct SourcePart {
-    start: u64,
-    bytes: Vec<u8>,
+/// Consecutive bytes of a source.
+#[derive(Default)]
+pub(crate) struct HeldBytes {
+    pub(crate) start: u64,
+    pub(crate) bytes: Vec<u8>,
 }
 
-impl SourcePart {
-    fn read(source: &dyn ReadAt, start: u64, end: u64) -> io::Result<Self> {
-        let mut bytes = vec![0; (end - start) as usize];
-        source.read_exact_at(&mut bytes, start)?;
-        Ok(Self { start, bytes })
-    }
-
-    /// The bytes from `position` on; empty if this part does not hold them.
-    fn from(&self, position: u64) -> &[u8] {
+impl HeldBytes {
+    /// The bytes from `position` on; empty if they do not begin here.
+    pub(crate) fn from(&self, position: u64) -> &[u8] {
         let skipped = position.checked_sub(self.start).and_then(|n| usize::try_from(n).ok());
         skipped.and_then(|skipped| self.bytes.get(skipped..)).unwrap_or_default()
     }
+
+    /// Reads bytes `start` to `end` in place of what was here.
+    pub(crate) fn read(&mut self, source: &dyn ReadAt, start: u64, end: u64) -> io::Result<()> {
+        self.bytes.clear();
+        resize(&mut self.bytes, (end - start) as usize)?;
+        let read = source.read_exact_at(&mut self.bytes, start);
+        if read.is_err() {
+            self.bytes.clear();
+        }
+        self.start = start;
+        read
+    }
+
+    /// Reads the bytes from `start` to where these begin, and keeps them before these.
+    pub(crate) fn extend_to(&mut self, source: &dyn ReadAt, start: u64) -> io::Result<()> {
+        let mut longer = Self::default();
+        longer.read(source, start, self.start)?;
+        let len = longer.bytes.len();
+        resize(&mut longer.bytes, len + self.bytes.len())?;
+        longer.bytes[len..].copy_from_slice(&self.bytes);
+        *self = longer;
+        Ok(())
+    }
+}
+
+/// Makes a buffer `len` bytes long, with zeros for those that it lacks.
+fn resize(bytes: &mut Vec<u8>, len: usize) -> io::Result<()> {
+    let more = len.saturating_sub(bytes.len());
+    bytes.try_reserve_exact(more).map_err(|_| Error::OutOfMemory { needed: len as u64 })?;
+    bytes.resize(len, 0);
+    Ok(())
 }
 
 /// How much of the end of a source is read, at least and at most. An index takes a few bytes per block; the largest
@@ -147,7 +175,8 @@ const READ: u64 = 1 << 10;
 impl ReadAtCursor {
     /// Reads `source` from its beginning. No read happens yet.
     pub fn new(source: Arc<dyn ReadAt>) -> Self {
-        Self { len: source.len(), source, position: 0, tail: None, recent: None }
+        let (tail, recent) = Default::default();
+        Self { len: source.len(), source, position: 0, tail, recent }
     }
 }
 
@@ -159,22 +188,22 @@ impl Read for ReadAtCursor {
             return Ok(0);
         }
         let at = self.position;
-        let holds = |part: &&SourcePart| !part.from(at).is_empty();
-        let held = self.tail.iter().chain(&self.recent).find(holds);
-        let part = match held {
-            Some(part) => part,
-            None => {
-                let tail = (self.len >> 12).clamp(*TAIL.start(), *TAIL.end()).min(self.len);
-                if self.tail.is_none() && left <= tail {
-                    self.tail.insert(SourcePart::read(&*self.source, self.len - tail, self.len)?)
-                } else if wanted < READ {
-                    let end = (at + READ).min(self.len);
-                    self.recent.insert(SourcePart::read(&*self.source, at, end)?)
-                } else {
-                    self.source.read_exact_at(&mut buf[..wanted as usize], at)?;
-                    self.position += wanted;
-                    return Ok(wanted as usize);
-                }
+        let part = if !self.tail.from(at).is_empty() {
+            &self.tail
+        } else if !self.recent.from(at).is_empty() {
+            &self.recent
+        } else {
+            let tail = (self.len >> 12).clamp(*TAIL.start(), *TAIL.end()).min(self.len);
+            if self.tail.bytes.is_empty() && left <= tail {
+                self.tail.read(&*self.source, self.len - tail, self.len)?;
+                &self.tail
+            } else if wanted < READ {
+                self.recent.read(&*self.source, at, (at + READ).min(self.len))?;
+                &self.recent
+            } else {
+                self.source.read_exact_at(&mut buf[..wanted as usize], at)?;
+                self.position += wanted;
+                return Ok(wanted as usize);
             }
         };
         let bytes = part.from(at);

@@ -66,7 +66,7 @@ impl Archive {
         source: Arc<dyn Source>,
         options: &ArchiveOptions,
     ) -> Result<Self, ArchiveError> {
-        Ok(Self { shared: Arc::new(Shared::open(source, options)?) })
+        Ok(Self { shared: Arc::new(Shared::new(source, options)?) })
     }
 
     /// The URI, as messages show it.

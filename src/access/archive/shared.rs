@@ -67,8 +67,8 @@ const MAX_STREAMS: usize = 8;
 const MAX_STEP: usize = 64;
 
 impl Shared {
-    /// Opens the archive that `source` holds.
-    pub(super) fn open(
+    /// What loads blocks of the archive that `source` holds.
+    pub(super) fn new(
         source: Arc<dyn Source>,
         options: &ArchiveOptions,
     ) -> Result<Self, ArchiveError> {

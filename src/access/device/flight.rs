@@ -78,25 +78,8 @@ impl LaneBatch<'_> {
     }
 }
 
-/// Tells what is wanted of the block with this number: from now on it may be written there.
+/// Tells what is wanted of the block with this number. From the first call on it may be written there.
 pub(in crate::access) type Claim<'w> = dyn FnMut(usize) -> Vec<Want> + 'w;
-
-/// What is wanted of the blocks of a batch. Each is claimed once, however often it is begun.
-pub(super) struct Wants<'c, 'w> {
-    claim: &'c mut Claim<'w>,
-    known: Vec<Option<Vec<Want>>>,
-}
-
-impl<'c, 'w> Wants<'c, 'w> {
-    pub(super) fn new(batch: &LaneBatch<'_>, claim: &'c mut Claim<'w>) -> Self {
-        Self { claim, known: std::iter::repeat_with(|| None).take(batch.len()).collect() }
-    }
-
-    /// What is wanted of a block.
-    pub(super) fn of(&mut self, number: usize) -> &[Want] {
-        self.known[number].get_or_insert_with(|| (self.claim)(number))
-    }
-}
 
 /// Where a byte of a block's contents is to be found.
 pub(super) type OriginOf<'o> = dyn Fn(u32) -> Origin + 'o;

@@ -6,8 +6,7 @@ use std::ops::Range;
 use super::batches::{BatchKind, Key};
 use super::core::Core;
 use super::flight::{
-    Claim, Flight, LaneBatch, OriginOf, Outcome, Purpose, Sending, Sent, Submitted, Want, Wants,
-    part_of,
+    Claim, Flight, LaneBatch, OriginOf, Outcome, Purpose, Sending, Sent, Submitted, Want, part_of,
 };
 use super::payload::{Seen, task_of};
 use super::readers;
@@ -60,12 +59,11 @@ impl<'c> Lane<'c> {
         claim: &mut Claim<'_>,
     ) -> Result<Flight, DeviceError> {
         let mut flight = Flight::new(batch);
-        let mut wants = Wants::new(batch, claim);
         let LaneBatch { block_len, kind, blocks, restored, .. } = batch;
         self.as_memory_permits(0..blocks.len(), &mut |lane, range| {
             let purpose = &Purpose::Wanted;
             let parts_of = &mut |number: usize, origin: &OriginOf<'_>| {
-                wants.of(number).iter().map(|want| part_of(want, origin)).collect()
+                claim(number).iter().map(|want| part_of(want, origin)).collect()
             };
             let numbers: Vec<_> = range.collect();
             let (block_len, kind, restorer) = (*block_len, *kind, None);
@@ -73,7 +71,7 @@ impl<'c> Lane<'c> {
             lane.send(&numbers, sending, &mut flight)
         })?;
         self.as_memory_permits(0..restored.len(), &mut |lane, range| {
-            lane.restore(batch, range, &mut wants, &mut flight)
+            lane.restore(batch, range, claim, &mut flight)
         })?;
         Ok(flight)
     }

@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use super::batches::{BatchKind, Key};
 use super::flight::{
-    Flight, LaneBatch, LaneBlock, OriginOf, Piece, Purpose, RestoredBlock, Sending, Sent,
-    Submitted, Wants, part_of,
+    Claim, Flight, LaneBatch, LaneBlock, OriginOf, Piece, Purpose, RestoredBlock, Sending, Sent,
+    Submitted, part_of,
 };
 use super::lane::{Lane, unprepared};
 use crate::gpu::coder::{CoderError, Origin, Part, RangeDecoder, RangeTask, RawBlock};
@@ -57,7 +57,7 @@ impl Lane<'_> {
         &mut self,
         batch: &LaneBatch<'_>,
         range: Range<usize>,
-        wants: &mut Wants<'_, '_>,
+        claim: &mut Claim<'_>,
         flight: &mut Flight,
     ) -> Result<(), CoderError> {
         let most = self.core.batch_of(RangeTask::Restore, batch.block_len, batch.kind);
@@ -67,7 +67,7 @@ impl Lane<'_> {
         let key = (RangeTask::Restore, batch.block_len, most);
         for start in range.clone().step_by(most as usize) {
             let some = start..range.end.min(start + most as usize);
-            self.restore_group(key, batch, some, wants, flight)?;
+            self.restore_group(key, batch, some, claim, flight)?;
         }
         Ok(())
     }
@@ -79,7 +79,7 @@ impl Lane<'_> {
         key: Key,
         batch: &LaneBatch<'_>,
         some: Range<usize>,
-        wants: &mut Wants<'_, '_>,
+        claim: &mut Claim<'_>,
         flight: &mut Flight,
     ) -> Result<(), CoderError> {
         self.reserve_decoder(key, flight, None)?;
@@ -128,7 +128,7 @@ impl Lane<'_> {
         let sending = &mut Sending { block_len, kind, blocks, purpose, parts_of, restorer };
         let restored = self
             .send(&numbers, sending, flight)
-            .and_then(|()| self.submit_restored(key, batch, some, wants, flight));
+            .and_then(|()| self.submit_restored(key, batch, some, claim, flight));
         if restored.is_err() {
             self.drop_all(flight);
             flight.drop_group();
@@ -142,7 +142,7 @@ impl Lane<'_> {
         key: Key,
         batch: &LaneBatch<'_>,
         some: Range<usize>,
-        wants: &mut Wants<'_, '_>,
+        claim: &mut Claim<'_>,
         flight: &mut Flight,
     ) -> Result<(), CoderError> {
         let (mut raws, mut parts, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
@@ -151,7 +151,7 @@ impl Lane<'_> {
             raws.push(RawBlock { content_len: restored.content_len, ..RawBlock::default() });
             let number = batch.blocks.len() + number;
             let origin = |from| Origin::Contents(slot, from);
-            parts.extend(wants.of(number).iter().map(|want| part_of(want, &origin)));
+            parts.extend(claim(number).iter().map(|want| part_of(want, &origin)));
             let (purpose, content_crc) = (Purpose::Wanted(number), restored.content_crc);
             blocks.push(Sent { purpose, payload_crc: 0, content_crc });
         }

@@ -4,8 +4,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 use super::source::Source;
-use crate::error::Error;
-use crate::stream::sought;
+use crate::stream::{HeldBytes, sought};
 
 /// Reads a source from a position on.
 ///
@@ -23,44 +22,9 @@ pub struct SourceReader {
     step: usize,
     max_step: usize,
     /// What was read last.
-    recent: Piece,
+    recent: HeldBytes,
     /// The end of the source, once it has been read.
-    tail: Piece,
-}
-
-/// Consecutive bytes of a source.
-#[derive(Default)]
-struct Piece {
-    start: u64,
-    bytes: Vec<u8>,
-}
-
-impl Piece {
-    /// The bytes from `position` on; empty if this piece does not hold them.
-    fn from(&self, position: u64) -> &[u8] {
-        let skipped = position.checked_sub(self.start).and_then(|n| usize::try_from(n).ok());
-        skipped.and_then(|skipped| self.bytes.get(skipped..)).unwrap_or_default()
-    }
-
-    /// Reads bytes `start` to `end` in place of what this piece held.
-    fn read(&mut self, source: &dyn Source, start: u64, end: u64) -> io::Result<()> {
-        self.bytes.clear();
-        resize(&mut self.bytes, (end - start) as usize)?;
-        let read = source.read_exact_at(&mut self.bytes, start);
-        if read.is_err() {
-            self.bytes.clear();
-        }
-        self.start = start;
-        read
-    }
-}
-
-/// Makes a buffer `len` bytes long, with zeros for those that it lacks.
-fn resize(bytes: &mut Vec<u8>, len: usize) -> io::Result<()> {
-    let more = len.saturating_sub(bytes.len());
-    bytes.try_reserve_exact(more).map_err(|_| Error::OutOfMemory { needed: len as u64 })?;
-    bytes.resize(len, 0);
-    Ok(())
+    tail: HeldBytes,
 }
 
 /// The first bytes of a source, which opening it has brought already, and the first that are read of its end.
@@ -99,8 +63,8 @@ impl SourceReader {
         &self.source
     }
 
-    /// Reads at the position, which no piece holds, up to `wanted` bytes into `buf`, and returns their number; or reads
-    /// a piece that holds the position, and returns `None`.
+    /// Reads at the position, whose bytes are not in memory, up to `wanted` bytes into `buf`, and returns their number; or reads
+    /// bytes there to keep, and returns `None`.
     fn fetch(&mut self, buf: &mut [u8], wanted: u64) -> io::Result<Option<usize>> {
         let (source, at) = (&*self.source, self.position);
         let len = source.len();
@@ -118,12 +82,7 @@ impl SourceReader {
         let before = if has_tail { self.tail.start } else { len };
         let longer_tail = self.tail.bytes.len() as u64 + (before - at);
         if has_tail && at + wanted >= before && longer_tail <= MAX_TAIL {
-            let mut longer = Piece::default();
-            longer.read(source, at, before)?;
-            let len = longer.bytes.len();
-            resize(&mut longer.bytes, len + self.tail.bytes.len())?;
-            longer.bytes[len..].copy_from_slice(&self.tail.bytes);
-            self.tail = longer;
+            self.tail.extend_to(source, at)?;
             return Ok(None);
         }
         let end = at.saturating_add(wanted).min(before);
@@ -146,14 +105,14 @@ impl Read for SourceReader {
         if wanted == 0 {
             return Ok(0);
         }
-        let held = [&self.tail, &self.recent].map(|piece| piece.from(self.position));
+        let held = [&self.tail, &self.recent].map(|held| held.from(self.position));
         if held.iter().all(|held| held.is_empty())
             && let Some(count) = self.fetch(buf, wanted)?
         {
             self.position += count as u64;
             return Ok(count);
         }
-        let held = [&self.tail, &self.recent].map(|piece| piece.from(self.position));
+        let held = [&self.tail, &self.recent].map(|held| held.from(self.position));
         let bytes = if held[0].is_empty() { held[1] } else { held[0] };
         let count = bytes.len().min(wanted as usize);
         buf[..count].copy_from_slice(&bytes[..count]);
