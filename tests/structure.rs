@@ -14,17 +14,20 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("pages", &[]),
     ("sync", &[]),
-    ("user_cache", &[]),
+    ("user_cache", &["sync"]),
     ("codec", &["bits", "pages"]),
     ("format", &["codec"]),
     ("error", &["codec", "format"]),
     ("module", &[]),
-    ("gpu", &["codec", "format", "module", "user_cache"]),
-    ("pipeline", &["clock", "codec", "error", "format", "gpu", "module", "pages", "user_cache"]),
+    ("gpu", &["codec", "format", "module", "sync", "user_cache"]),
+    (
+        "pipeline",
+        &["clock", "codec", "error", "format", "gpu", "module", "pages", "sync", "user_cache"],
+    ),
     ("resident", &["clock", "error", "format", "gpu", "pipeline"]),
-    ("stream", &["clock", "codec", "error", "format", "gpu", "pipeline"]),
-    ("access", &["clock", "codec", "error", "format", "gpu", "pipeline", "stream"]),
-    ("door", &["access", "gpu", "pipeline", "stream"]),
+    ("stream", &["clock", "codec", "error", "format", "gpu", "pipeline", "sync"]),
+    ("access", &["clock", "codec", "error", "format", "gpu", "pipeline", "stream", "sync"]),
+    ("door", &["access", "gpu", "pipeline", "stream", "sync"]),
 ];
 
 /// The rooms that each room of `src/gpu` may open, lowest room first.

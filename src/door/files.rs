@@ -24,6 +24,7 @@ use crate::access::{
 use crate::gpu::device::DeviceError;
 use crate::pipeline::DecodeOptions;
 use crate::stream::ReadAt;
+use crate::sync::Mutex;
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,10 +1,11 @@
 //! When a read is complete: what its caller waits on, or what calls the caller back.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::error::ArchiveError;
 use super::options::{CancelToken, ReadOptions};
+use crate::sync::{Condvar, Mutex};
 
 /// What is called when nothing writes to the destination of a read any more, from any thread.
 pub(crate) type Done = Box<dyn FnOnce(Result<(), ArchiveError>) + Send>;
@@ -57,7 +58,7 @@ impl<T> Completion<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress<T>> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        self.progress.lock()
     }
 
     /// Whether the blocks that are still missing are of no use.
@@ -137,11 +138,8 @@ impl<T> Completion<T> {
             }
             let look = options.cancel.is_some().then_some(LOOK);
             progress = match left.into_iter().chain(look).min() {
-                None => self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner),
-                Some(time) => {
-                    let woken = self.changed.wait_timeout(progress, time);
-                    woken.unwrap_or_else(PoisonError::into_inner).0
-                }
+                None => self.changed.wait(progress),
+                Some(time) => self.changed.wait_timeout(progress, time).0,
             };
         }
     }
@@ -166,7 +164,7 @@ impl<T> Drop for Claim<T> {
         let mut progress = self.0.lock();
         progress.has_given_up = true;
         while progress.writing > 0 {
-            progress = self.0.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+            progress = self.0.changed.wait(progress);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The blocks of an archive that are wanted in the memory of a device.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use super::completion::Completion;
 use super::error::ArchiveError;
@@ -10,6 +10,7 @@ use crate::format::Pipeline;
 use crate::gpu::coder::RangeTask;
 use crate::gpu::device::{Device, DeviceError};
 use crate::stream::block::{BlockId, Layout, Placement};
+use crate::sync::Mutex;
 
 /// The blocks that are wanted in the memory of one device.
 pub(super) struct DeviceQueue {
@@ -92,7 +93,7 @@ impl DeviceQueue {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Queue<DeviceWaiter>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     pub(super) fn device_error(&self, error: DeviceError) -> ArchiveError {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -23,6 +23,7 @@ use crate::pipeline::scheduler::build_pool;
 use crate::pipeline::statistics::Counted;
 use crate::stream::Part;
 use crate::stream::block::{Block, BlockId, Layout, Located, Recent, Sources};
+use crate::sync::Mutex;
 
 /// Compressed blocks, with their headers.
 type Payload = Arc<Vec<u8>>;
@@ -320,7 +321,7 @@ impl Loader {
 
     /// The own bytes of a block; all of the contents are, if it has no distant matches.
     fn own_bytes(&self, id: BlockId) -> Result<Arc<Buffer>, Error> {
-        let lock = || self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.own.lock();
         if let Some(own) = lock().get(&id) {
             return Ok(Arc::clone(own));
         }

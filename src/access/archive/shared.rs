@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::thread;
 
 use super::completion::{Claim, Completion};
@@ -16,6 +16,7 @@ use super::queue::{Limits, MAX_BATCH, Queue, Waiter};
 use crate::access::cache::Cache;
 use crate::access::sources::Source;
 use crate::stream::block::{BlockId, Placement};
+use crate::sync::{Condvar, Mutex};
 
 /// What callers and loaders share.
 pub(super) struct Shared {
@@ -99,7 +100,7 @@ impl Shared {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Ends the loaders.
@@ -222,7 +223,7 @@ impl Shared {
                 return;
             }
             let Some(batch) = state.queue.take(limits) else {
-                state = self.queued.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.queued.wait(state);
                 continue;
             };
             drop(state);

@@ -1,6 +1,6 @@
 //! Brings blocks of an archive to the memory of a device.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::completion::{Claim, Completion};
 use super::device_queue::{DeviceQueue, DeviceWaiter, of_blocks, waiters};
@@ -172,7 +172,7 @@ impl Shared {
     }
 
     fn device_queue(&self, workers: &Arc<Workers>) -> Arc<DeviceQueue> {
-        let mut queues = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.devices.lock();
         if let Some(queue) = queues.iter().find(|queue| queue.is_of(workers)) {
             return Arc::clone(queue);
         }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::gpu::coder::{RangeDecoder, RangeTask, max_blocks};
 use crate::gpu::device::Limits;
+use crate::sync::Mutex;
 
 /// What kind of batch blocks belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,7 +62,7 @@ impl Batches {
         lane_budget: u64,
         blocks: (RangeTask, u32, BatchKind),
     ) -> u32 {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         *known.entry(blocks).or_insert_with(|| self.find(limits, lane_budget, blocks))
     }
 

@@ -1,6 +1,6 @@
 //! A device with all that decoding on it needs, whatever threads work on it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use super::options::DeviceMemoryOptions;
 use crate::gpu::coder::{RangeDecoder, RangeTask};
 use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{Api, BufferId, Device, DeviceError, budget_now};
+use crate::sync::Mutex;
 
 /// A device and the memory that work on it shares.
 pub(in crate::access) struct Core {
@@ -163,7 +164,7 @@ impl Core {
     }
 
     fn failed(&self) -> MutexGuard<'_, Option<DeviceError>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.failed.lock()
     }
 
     /// Notes that the device can no longer be used.

@@ -14,6 +14,7 @@ use super::lane::Lane;
 use super::options::DeviceMemoryOptions;
 use super::readers;
 use crate::gpu::device::{Device, DeviceError};
+use crate::sync::{Condvar, Mutex};
 
 /// The threads of a device, which all archives share that are read into its memory, and those that compress.
 pub(in crate::access) struct Workers {
@@ -306,12 +307,11 @@ impl Workers {
             }
             // There is nothing that it could give back, or would be able to make again.
             if is_lane_empty || self.core.only_prepared() {
-                state = self.queued.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.queued.wait(state);
                 continue;
             }
-            let waited = self.queued.wait_timeout(state, self.core.idle());
-            let (woken, time) = waited.unwrap_or_else(PoisonError::into_inner);
-            if time.timed_out() {
+            let (woken, has_timed_out) = self.queued.wait_timeout(state, self.core.idle());
+            if has_timed_out {
                 return Next::Idle;
             }
             state = woken;

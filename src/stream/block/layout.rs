@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::io::{self, Read, Seek};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, Index, MAX_BLOCK_HEADER_LEN};
 use crate::pipeline::DecodeOptions;
 use crate::stream::directory::{FrameEntry, read_directory};
+use crate::sync::Mutex;
 
 /// A block: the number of its frame, and its own number in the frame. Blocks are in the order of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -160,7 +161,7 @@ impl Layout {
     }
 
     fn indices(&self) -> MutexGuard<'_, HashMap<usize, Arc<Index>>> {
-        self.indices.lock().unwrap_or_else(PoisonError::into_inner)
+        self.indices.lock()
     }
 
     /// The index of a frame, which `read` reads if it is not here.
