@@ -11,9 +11,9 @@ use super::error::ArchiveError;
 use super::options::{ArchiveOptions, ReadOptions};
 use super::shared::Shared;
 use crate::access::cache::CacheStatistics;
-use crate::access::device::{DeviceMemory, DeviceSliceMut, SlicePlace, Want, Workers};
+use crate::access::device::{DeviceMemory, DeviceSliceMut, SlicePlace, Workers};
 use crate::access::sources::{Source, Traffic, Uri};
-use crate::stream::block::{BlockId, Placement};
+use crate::stream::block::Placement;
 
 /// What an archive has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -118,7 +118,7 @@ impl Archive {
     ) -> Result<(), ArchiveError> {
         let shared = &*self.shared;
         let mut placements = Vec::new();
-        let mut on_devices: Vec<(&Arc<Workers>, Vec<(BlockId, Want)>)> = Vec::new();
+        let mut on_devices: Vec<(&Arc<Workers>, Vec<_>)> = Vec::new();
         for (number, read) in reads.iter().enumerate() {
             shared.check_read(&read.range, read.destination.len())?;
             let own = shared.loader.layout.placements(read.range.clone(), number);
