@@ -252,12 +252,12 @@ impl DeviceBuffer {
         // A device copies whole words.
         let mut copied = 0;
         if let (Some((from, start)), Some((to, _))) = (self.on(), copy.on())
-            && let Place::Device { buffer, .. } = &self.place
+            && let Some(device) = self.memory.device()
             && start % 4 == 0
             && self.len >= 4
         {
             copied = self.len & !3;
-            let mut queue = buffer.core.device().queue()?;
+            let mut queue = device.queue()?;
             queue.copy((from, start), (to, 0), copied)?;
             queue.finish()?;
         }
