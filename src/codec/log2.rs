@@ -1,7 +1,7 @@
 //! Base-2 logarithms in fixed point, with integers only.
 //!
-//! Prices decide what an encoder writes, so they must be the same on every machine and device. Floating-point
-//! logarithms are not.
+//! Prices decide an encoder's output, so they must be the same on every machine and device. Floating-point logarithms
+//! are not.
 
 /// Bits of fraction in [`log2`]'s results.
 pub const FRACTION_BITS: u32 = 16;

@@ -177,8 +177,8 @@ impl SegmentCounts {
         &self.cells[begin..self.segments[segment].0]
     }
 
-    /// Groups the segments by what each would cost with the tables of each group. Returns the sum of each group's
-    /// counts, and sets each segment's group.
+    /// Groups the segments by their cost with the tables of each group. Returns the sum of each group's counts, and
+    /// sets each segment's group.
     pub fn group(&self, groups: &mut Vec<u8>) -> Vec<Box<[Counts; CONTEXTS]>> {
         let segments = self.segments.len();
         let sets = sets(segments);

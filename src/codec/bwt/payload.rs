@@ -86,7 +86,7 @@ fn row_bits(len: usize) -> u32 {
 }
 
 impl Layout<'_> {
-    /// Appends the header of a block of `len` bytes. Completes `sets` to what a decoder will see.
+    /// Appends the header of a block of `len` bytes. Completes `sets` to the tables that a decoder will restore.
     pub fn write(self, len: usize, out: &mut Vec<u8>) {
         let begin = out.len();
         out.push((self.params.segment_log - 10) | (self.params.start_log - 8) << 4);

@@ -149,7 +149,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() })]
 
-    /// The codec accepts what the format's text accepts, and decodes it to the same contents.
+    /// The codec accepts the payloads that the format's text accepts, and decodes it to the same contents.
     #[test]
     fn codec_agrees_with_the_text(
         block in blocks(),

@@ -190,7 +190,7 @@ mod tests {
                 let moved = sample.last.checked_sub(from as u32);
                 moved.is_some_and(|last| part.contains(&Sample { last, ..**sample }))
             });
-            // The first may differ, and what follows it too closely.
+            // The first sample may differ, and so may those that follow it too closely.
             assert!(same.count() + 3 + from / 60 >= part.len().max(all.len() - from / 60));
         }
     }

@@ -12,7 +12,7 @@
 //! integer can also stand for floats of 8 bytes near such a number: it is 4 q + e, where e, from -1 to 2, is the
 //! difference of the float's bits from those of the nearest float.
 
-/// Digits behind the point that floats of `width` bytes may have: 10^d must be exact in the format.
+/// Digits after the point that floats of `width` bytes may have: 10^d must be exact in the format.
 pub(super) const fn max_digits(width: u8) -> Option<u8> {
     match width {
         4 => Some(10),

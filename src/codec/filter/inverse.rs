@@ -71,7 +71,7 @@ fn invert_unit(mut stages: &[Stage], unit: &mut [u8], scratch: &mut Vec<u8>) {
             stages = before;
             continue;
         }
-        // The stages that run in tiles, one tile after another, behind the transposition if `last` is one.
+        // The stages that run in tiles, after the transposition if `last` is one.
         let count = stages.iter().rev().take_while(|&&stage| runs_in_tiles(stage)).count();
         let (later, run) = stages.split_at(stages.len() - count);
         stages = later;

@@ -73,7 +73,7 @@ pub(crate) enum Stage {
     Rotate { width: u8, bits: u8 },
     /// Exclusive or with the element `stride` before.
     Xor { width: u8, stride: u16 },
-    /// Floats that are decimal numbers of `digits` digits behind the point become integers.
+    /// Floats that are decimal numbers of `digits` digits after the point become integers.
     Decimal { width: u8, digits: u8 },
     /// The same for floats of 8 bytes near such numbers.
     NearDecimal { digits: u8 },
@@ -205,10 +205,10 @@ impl Stage {
 /// | `zigzagW` | signed to unsigned numbers: small ones of either sign become small |
 /// | `rotateW`, `rotateW:B` | rotation left by 1 or B bits: by one, a float's exponent fills a byte |
 /// | `xorW`, `xorWxS` | exclusive or with the element before, or S before |
-/// | `decimalW:D` | floats of W bytes (4 or 8) with up to D digits behind the point, as integers |
+/// | `decimalW:D` | floats of W bytes (4 or 8) with up to D digits after the point, as integers |
 /// | `neardecimal8:D` | floats of 8 bytes next to such numbers, as integers |
 /// | `dictionaryW:P` | elements of W bytes (4 or 8) as places, of P bytes (1 or 2), in a list of the unit's values |
-/// | `dictionaryW:P.D` | the same of floats with up to D digits behind the point, which are listed as integers |
+/// | `dictionaryW:P.D` | the same of floats with up to D digits after the point, which are listed as integers |
 /// | `x86`, `arm64` | a program for such a processor: calls of one function become equal |
 /// | `moduleN`, `moduleN:A` | what module N of the frame does with the argument 0 or A (up to 65535) |
 ///

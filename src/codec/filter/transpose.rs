@@ -78,7 +78,7 @@ fn planes_of_eights(eights: &[u64; TILE]) -> [[u8; TILE]; 8] {
     [a, b, c, d, e, f, g, h]
 }
 
-/// Undoes [`transpose`] for the elements `range` of the `count` in `from`. `to` is as long as they are.
+/// Undoes [`transpose`] for the elements `range` of the `count` in `from`. `to` has their length.
 #[inline(always)]
 pub(super) fn untranspose(
     from: &[u8],

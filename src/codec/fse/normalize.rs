@@ -4,7 +4,7 @@ use core::cmp::Ordering;
 
 use super::{MAX_SYMBOLS, MAX_TABLE_LOG, MIN_TABLE_LOG};
 
-/// `ln(1 + 1 / n)` in units of `2^-32`: what one more state is worth to a symbol with `n` states, each time the symbol
+/// `ln(1 + 1 / n)` in units of `2^-32`: the worth of one more state to a symbol with `n` states, each time the symbol
 /// occurs. It always falls as `n` grows; differences of rounded logarithms would not.
 const WORTH: [u32; 1 << MAX_TABLE_LOG] = {
     let mut worth = [u32::MAX; 1 << MAX_TABLE_LOG];

@@ -65,7 +65,7 @@ fn width_of_fields(fields: &str) -> Option<u64> {
         let Some((_, field)) = field.split_once('(') else { continue };
         let mut parts = field.strip_suffix(')')?.split('\'');
         let kind = parts.nth(3)?;
-        // A field that is an array has its shape behind the type.
+        // A field that is an array has its shape after the type.
         if !parts.next()?.trim().is_empty() {
             return None;
         }

@@ -17,7 +17,7 @@ pub(crate) struct Candidate {
     pub length: u32,
 }
 
-/// Room for the candidates of a position, of which there are at most [`MAX_LIST`].
+/// Room for a position's candidates, at most [`MAX_LIST`].
 const LANES: usize = 8;
 
 /// The distances back from a position to its candidates, in increasing order. Distances that are too far count as no

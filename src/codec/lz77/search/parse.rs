@@ -194,7 +194,7 @@ impl Parser {
     /// Bytes of memory that a search keeps for blocks of `len` bytes.
     pub(crate) fn memory(params: &Params, len: usize) -> u64 {
         let segment = 1 << params.segment_log;
-        // At worst, a match every four bytes; vectors grow to twice what they hold.
+        // At worst, a match every four bytes; vectors grow to twice their contents.
         let scratch = 2 * (segment / 4) * size_of::<Match>() as u64;
         let tables = match params.search {
             Search::None => 0,

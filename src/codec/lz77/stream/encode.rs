@@ -80,7 +80,7 @@ impl Encoder {
     pub fn memory(params: &Params, block_len: usize) -> u64 {
         let group = Header::new(params, block_len).group_len().min(block_len) as u64;
         // At worst there is a match or a run of literals every three bytes, which takes 12 bytes here and 16 in rows,
-        // and every literal has a code of its own. Vectors grow to twice what they hold.
+        // and every literal has a code of its own. Vectors grow to twice their contents.
         2 * (group + group / 3 * (12 + 16) + group * 4) + group + Parser::memory(params, block_len)
     }
 
