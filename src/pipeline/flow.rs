@@ -1,4 +1,4 @@
-//! The blocks of one job: those in flight through a scheduler, and the memory of those that wait to be used again.
+//! The blocks of one job: those in flight through a scheduler, and the idle ones, whose memory is used again.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use super::gpu::Accelerator;
 use super::memory::Share;
 use super::scheduler::{Scheduler, Task};
 
-/// Owns a job's scheduler, and starts it with the first block. Keeps within a share of memory, and gives back what a device
-/// waits for.
+/// Owns a job's scheduler, and starts it with the first block. Stays within a share of memory, and gives back memory
+/// that a device waits for.
 pub(crate) struct Flow<T: Task> {
     engine: Arc<dyn Engine>,
     share: Share,
@@ -115,7 +115,7 @@ impl<T: Task> Flow<T> {
         self.pool.clear();
     }
 
-    /// Sets how many workers and blocks there may be, while none is in flight. Keeps the workers if there are enough.
+    /// Sets the number of workers and blocks, while none is in flight. Keeps the workers if there are enough.
     pub(crate) fn set_share(&mut self, share: Share) {
         self.share = share;
         Scheduler::adapt(&mut self.scheduler, &mut self.share);

@@ -10,21 +10,21 @@
 //! | [`gpu_engine`] | the engine that runs batches on a device |
 //! | [`scheduler`] | runs blocks on workers and a device, in order and within bounds |
 //! | [`flow`] | the blocks of one job: in flight through a scheduler, and idle |
-//! | [`host_memory`] | how many workers and blocks the host has memory for while a device comes and goes |
-//! | [`batch_sizing`] | how many blocks a device gets in a batch |
-//! | [`throughput`] | the model: how long work takes on the CPU, and with a device |
-//! | [`knowledge`] | the rates that earlier runs have shown |
+//! | [`host_memory`] | limits workers and blocks to the host's memory while a device comes and goes |
+//! | [`batch_sizing`] | sizes a device's batches |
+//! | [`throughput`] | the model of the time that work takes on the CPU, and with a device |
+//! | [`knowledge`] | the rates of earlier runs |
 //! | [`prediction`] | the predictions that `pz cost` shows |
 //! | [`sample`] | sample blocks of a file |
-//! | [`modules`] | modules of frames: whether they may run, and what runs them |
-//! | [`memory`] | how many workers and blocks in flight a memory limit permits |
+//! | [`modules`] | modules of frames: permission to run them, and their execution |
+//! | [`memory`] | the workers and blocks in flight that a memory limit permits |
 //! | [`buffer`] | reusable memory |
 //! | `slab` | long pieces of fresh memory that share a mapping |
-//! | [`statistics`] | what a run did |
+//! | [`statistics`] | counts and times of a run |
 //! | [`auto`] | chooses between the CPU alone and a GPU beside it |
 //! | [`registry`] | the devices to choose from |
-//! | [`auto_session`] | one job: its device, and what it teaches |
-//! | [`workload`] | a kind of work, and how to measure CPU and devices with it |
+//! | [`auto_session`] | one job: chooses its device, and learns from it |
+//! | [`workload`] | a kind of work, and measurements of CPU and devices with it |
 //! | [`rate_cache`] | measured rates, kept in the user's cache folder |
 
 pub(crate) mod auto;

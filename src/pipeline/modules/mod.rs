@@ -1,4 +1,4 @@
-//! Modules of frames: whether they may run, and what runs them.
+//! Modules of frames: permission to run them, and their execution.
 //!
 //! | module | |
 //! |---|---|
@@ -25,9 +25,8 @@ use crate::codec::filter::ApplyFault;
 use crate::error::{Error, Place};
 use crate::format::ModuleTable;
 
-/// Which modules of compressed files a decoder runs. A module is a program that came with the file: it can read nothing
-/// but the block that it is given, and write nothing but the block that it restores, in bounded time and memory; but it
-/// is a stranger's all the same.
+/// Which modules of compressed files a decoder runs. A module is a program that came with the file: it can only read
+/// the given block and write the restored one, in bounded time and memory. It is a stranger's program all the same.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Modules {
@@ -56,8 +55,8 @@ impl Modules {
     }
 }
 
-/// The modules of one frame after another. Frames that share modules, as all of a file do that one encoder wrote, share
-/// what was compiled.
+/// The modules of one frame after another. Frames with the same modules, such as all frames of one encoder's file,
+/// share the compiled code.
 #[derive(Default)]
 pub(crate) struct LastModules {
     table: ModuleTable,
@@ -65,7 +64,7 @@ pub(crate) struct LastModules {
 }
 
 impl LastModules {
-    /// What runs the modules of the frame at `place`, which are these; `None` if there are none.
+    /// The compiled modules of the frame at `place`, whose table is given; `None` if there are none.
     ///
     /// # Errors
     /// [`Error::UntrustedModule`], and [`Error::Corrupt`] if a module breaks a rule of the format.
@@ -87,7 +86,7 @@ impl LastModules {
         Ok(self.latest())
     }
 
-    /// What runs the modules of the latest frame; `None` if it has none.
+    /// The compiled modules of the latest frame; `None` if it has none.
     pub(crate) fn latest(&self) -> Option<Arc<FrameModules>> {
         self.ready.clone()
     }
@@ -105,7 +104,7 @@ pub(crate) fn refusal(refused: ApplyFault, modules: &ModuleTable, number: u64) -
     }
 }
 
-/// Host memory that the modules of a frame take, in bytes: their own, and what they are compiled to.
+/// Host memory that a frame's modules take, in bytes: their own, and that of their machine code.
 pub(crate) fn memory(table: &ModuleTable) -> u64 {
     /// Machine code of the longest program.
     const CODE: u64 = 1 << 20;
