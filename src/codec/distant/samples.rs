@@ -1,4 +1,4 @@
-//! Samples of a block: one position in 64, each with a hash of the bytes that end there. Equal contents have equal samples.
+//! Samples of a block: one position in 64, with a hash of the bytes that end there. Equal contents have equal samples.
 //!
 //! The last [`MARK`] bytes decide whether a position is a sample, and the hash covers a longer stretch
 //! ("content-defined sampling"; Manber, "Finding similar files in a large file system", 1994). Unlike with a rolling

@@ -4,7 +4,7 @@
 //! events, categories. All bytes of such a value depend on each other, but coders see them one by one. The place of the
 //! value in a sorted list takes a byte or two instead, keeps the order of values, and so leaves differences small.
 //!
-//! Values that are floats and decimal numbers can be listed as the integers of [`decimal`](super::decimal): their differences
+//! Decimal numbers stored as floats can be listed as the integers of [`decimal`](super::decimal), whose differences
 //! take fewer bytes.
 //!
 //! In a filtered unit, the places come first. The list follows, as differences to the value before, and zeros up to the
@@ -170,8 +170,8 @@ impl Values {
     }
 }
 
-/// Restores the elements of `unit` from the list and the places in `filtered`, which has the same bytes. The list becomes
-/// one of values.
+/// Restores the elements of `unit` from the list and the places in `filtered`, a copy of `unit`. Turns the list's
+/// differences into values.
 pub(super) fn undo<W: Word>(
     filtered: &mut [u8],
     unit: &mut [u8],

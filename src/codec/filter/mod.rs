@@ -77,8 +77,8 @@ pub(crate) enum Stage {
     Decimal { width: u8, digits: u8 },
     /// The same for floats of 8 bytes near such numbers.
     NearDecimal { digits: u8 },
-    /// A sorted list of the unit's values, and for each element its place there, in `index` bytes. With `digits`, the list
-    /// has integers in place of floats: those of [`Self::Decimal`], or of [`Self::NearDecimal`] if `width` is 8.
+    /// A sorted list of the unit's values, and for each element its place there, in `index` bytes. With `digits`, the
+    /// list has integers in place of floats: those of [`Self::Decimal`], or of [`Self::NearDecimal`] if `width` is 8.
     Dictionary { width: u8, index: u8, digits: Option<u8> },
     /// Addresses instead of distances in the calls of a program.
     Calls { machine: Machine },

@@ -20,7 +20,7 @@ fn fine(search: Search, fse: bool) -> Params {
     Params { chunk_log: 16, window_log: 17, group_log: 1, segment_log: 14, search, fse }
 }
 
-/// The decoders of all backends must agree; returns their verdict.
+/// Decodes on all backends, which must agree, and returns their verdict.
 fn decode(payload: &[u8], n: usize) -> Result<Vec<u8>, Malformed> {
     let mut verdicts = Decoder::each_backend().map(|mut decoder| {
         let mut block = vec![0xa5; n];

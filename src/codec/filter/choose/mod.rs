@@ -14,15 +14,15 @@
 //!    values, and bytes and words that seem to lie in [rows] with differences between rows.
 //! 4. The codec encodes 1/32 of the block without a filter, with the best candidate, and, for LZ77, with planes of bits
 //!    instead of bytes where these look as good and hide no repetitions.
-//! 5. A codec that works on whole blocks, such as the Burrows-Wheeler transform, encodes a quarter of the block with the
-//!    best and without a filter, unless the filter is far behind.
+//! 5. A codec that works on whole blocks, such as the Burrows-Wheeler transform, encodes a quarter of the block with
+//!    the best and without a filter, unless the filter is far behind.
 //!
-//! Samples do not show matches that reach farther than a piece, and filters break such matches. But if the larger sample
-//! takes fewer bytes for its length than the smaller one did, the block will take fewer still: the choice assumes the same
-//! factor again, and after a quarter of the block a quarter of that.
+//! Samples do not show matches that reach farther than a piece, and filters break such matches. But if the larger
+//! sample takes fewer bytes for its length than the smaller one did, the block will take fewer still: the choice
+//! assumes the same factor again, and after a quarter of the block a quarter of that.
 //!
-//! LZ77's entropy coder has tables for every 256 KiB, and the planes of a long unit mostly lie in parts of their own. So
-//! it encodes a filtered sample in up to four parts, each a part of the planes.
+//! LZ77's entropy coder has tables for every 256 KiB, and the planes of a long unit mostly lie in parts of their own.
+//! So it encodes a filtered sample in up to four parts, each a part of the planes.
 
 mod glance;
 mod listed;
