@@ -1,7 +1,7 @@
 //! Compressed files that lie elsewhere: on an HTTP server, in an object store, in memory.
 //!
-//! A [`Uri`] names such a file, [`open`] finds the right [`Source`] for it, and [`SourceReader`] reads the source like a
-//! file. Only the bytes asked for travel, in few requests. An [`Archive`] reads many ranges for many threads, with
+//! A [`Uri`] names such a file, [`open`] finds the right [`Source`] for it, and [`SourceReader`] reads the source like
+//! a file. Only the bytes asked for travel, in few requests. An [`Archive`] reads many ranges for many threads, with
 //! priorities, deadlines and caches, and an [`Array`] reads its contents as items of a type.
 //!
 //! | URI | what it names |
@@ -29,19 +29,19 @@
 //!
 //! # Into the memory of a device
 //! A [`DeviceMemory`] is the memory of a GPU, or of the host where there is none. An archive reads ranges into its
-//! [`DeviceBuffer`]s, and into buffers of the caller's, as it reads into slices: with the same priorities, deadlines and
-//! cancellation. Compressed blocks cross the bus, and the device decodes them to their places.
+//! [`DeviceBuffer`]s, and into buffers of the caller's, as it reads into slices: with the same priorities, deadlines
+//! and cancellation. Compressed blocks cross the bus, and the device decodes them to their places.
 //!
 //! # What is cached
-//! An archive keeps decoded blocks in one cache and compressed ones in another, each within a budget in bytes. A block is
-//! absent, queued, being loaded, or in a cache; two readers that want it wait for the same load. The least recently used
-//! block goes first. A read that goes on where another ended makes the next blocks come ahead of it.
+//! An archive keeps decoded blocks in one cache and compressed ones in another, each within a budget in bytes. A block
+//! is absent, queued, being loaded, or in a cache; two readers that want it wait for the same load. The least recently
+//! used block goes first. A read that goes on where another ended makes the next blocks come ahead of it.
 //!
 //! # Servers that fail, and servers that lie
 //! A read that may succeed later is tried again after a pause that doubles, up to a number of times and within a time
-//! that [`SourceOptions`] limit; bytes that arrived are not asked for again. What a server says of itself is checked: the
-//! place and length of each answer, and that the file is still the one that was opened. So a read ends with the right
-//! bytes or with one [`SourceError`] that names the URI, in bounded time.
+//! that [`SourceOptions`] limit; bytes that arrived are not asked for again. What a server says of itself is checked:
+//! the place and length of each answer, and that the file is still the one that was opened. So a read ends with the
+//! right bytes or with one [`SourceError`] that names the URI, in bounded time.
 
 mod archive;
 mod cache;

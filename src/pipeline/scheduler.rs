@@ -122,9 +122,9 @@ impl<T: Task> Scheduler<T> {
         Self::with_accelerator(engine, Share { workers, in_flight: usize::MAX }, None)
     }
 
-    /// A scheduler with the workers of `share`. If there are few, the calling thread is one of them. With one worker, or if
-    /// the system refuses threads, everything runs in the calling thread. With an accelerator, a device takes batches of
-    /// tasks; a single worker then works only until the device is ready, and again if it fails.
+    /// A scheduler with the workers of `share`. If there are few, the calling thread is one of them. With one worker,
+    /// or if the system refuses threads, everything runs in the calling thread. With an accelerator, a device takes
+    /// batches of tasks; a single worker then works only until the device is ready, and again if it fails.
     pub(crate) fn with_accelerator(
         engine: Arc<dyn Engine>,
         share: Share,

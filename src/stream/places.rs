@@ -74,8 +74,8 @@ pub trait ReadAt: Send + Sync {
     /// The errors of reading; [`io::ErrorKind::UnexpectedEof`] if the input is too short.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Fills the buffers of all parts, in any order. An input with slow reads may read parts together that lie near each
-    /// other.
+    /// Fills the buffers of all parts, in any order. An input with slow reads may read parts together that lie near
+    /// each other.
     ///
     /// # Errors
     /// The first error that happened, as for [`read_exact_at`](Self::read_exact_at). What the buffers then hold is

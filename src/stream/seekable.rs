@@ -64,8 +64,9 @@ const MAX_RUN: u64 = 8 << 20;
 const ALONE: Share = Share { workers: 1, in_flight: 1 };
 
 impl SeekableReader<ReadAtCursor> {
-    /// Reads and checks the headers, indices and footers of all frames of `source`. For a file of one frame, as [`Encoder`](crate::Encoder) writes it, that takes at most two reads of `source`. Then a range
-    /// takes one read, if its blocks together have at most 8 MiB and the options permit the memory.
+    /// Reads and checks the headers, indices and footers of all frames of `source`. For a file of one frame, as
+    /// [`Encoder`](crate::Encoder) writes it, that takes at most two reads of `source`. Then a range takes one read, if
+    /// its blocks together have at most 8 MiB and the options permit the memory.
     ///
     /// # Errors
     /// The errors of [`SeekableReader::new`].
@@ -235,8 +236,8 @@ impl<R: Read + Seek> SeekableReader<R> {
         finished
     }
 
-    /// Reads a block to `bytes`, and with it those after it that hold contents before byte `end`, because they are needed
-    /// next. Returns where the block lies, and its header.
+    /// Reads a block to `bytes`, and with it those after it that hold contents before byte `end`, because they are
+    /// needed next. Returns where the block lies, and its header.
     fn fetch(
         &mut self,
         id: BlockId,

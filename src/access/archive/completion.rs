@@ -145,8 +145,8 @@ impl<T> Completion<T> {
     }
 }
 
-/// A caller's end of a completion. Blocks for which it was dropped are not loaded. Dropping it waits until nothing writes
-/// to the caller's memory any more.
+/// A caller's end of a completion. Blocks for which it was dropped are not loaded. Dropping it waits until nothing
+/// writes to the caller's memory any more.
 pub(super) struct Claim<T>(pub(super) Arc<Completion<T>>);
 
 impl<T> Claim<T> {

@@ -41,8 +41,8 @@ impl Waiter for DeviceWaiter {
     }
 }
 
-/// Batches of so many blocks, or of so many bytes of contents, are not divided further among workers, since each costs time
-/// of its own.
+/// Batches of so many blocks, or of so many bytes of contents, are not divided further among workers, since each costs
+/// time of its own.
 const MIN_BATCH: u64 = 64;
 const MIN_BATCH_BYTES: u64 = 16 << 20;
 

@@ -161,8 +161,8 @@ impl Loader {
         ArchiveError::format(self.source.uri(), error)
     }
 
-    /// Hands the contents of each block to `done`, with its number among `blocks`, as soon as they are there, or why they could
-    /// not be loaded.
+    /// Hands the contents of each block to `done`, with its number among `blocks`, as soon as they are there, or why
+    /// they could not be loaded.
     pub(super) fn load(
         &self,
         blocks: &[BlockId],

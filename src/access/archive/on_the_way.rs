@@ -29,8 +29,8 @@ impl Deliveries {
         Self { queue, batch, waiters, is_delivered: vec![false; count], otherwise }
     }
 
-    /// Finds those who wait for block `number` of the batch, unless they are known, and what they want of it. From now on the
-    /// block may be written to their memory.
+    /// Finds those who wait for block `number` of the batch, unless they are known, and what they want of it. From now
+    /// on the block may be written to their memory.
     fn claim(&mut self, number: usize) -> Vec<Want> {
         let waiters = self.waiters[number].get_or_insert_with(|| {
             let mut waiters = self.queue.lock().finish(self.batch.blocks[number]);
@@ -80,8 +80,8 @@ pub(super) struct OnTheWay {
 }
 
 impl OnTheWay {
-    /// Reads the blocks of a batch, and begins to decode them. Of a local file the lane reads the payloads, to the memory that
-    /// they are uploaded from; a server, where each read takes long, is asked for all of them at once.
+    /// Reads the blocks of a batch, and begins to decode them. Of a local file the lane reads the payloads, to the
+    /// memory that they are uploaded from; a server, where each read takes long, is asked for all of them at once.
     pub(super) fn begin(
         shared: Arc<Shared>,
         queue: Arc<DeviceQueue>,

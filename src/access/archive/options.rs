@@ -41,10 +41,10 @@ impl ArchiveOptions {
         self
     }
 
-    /// Sets the number of threads that decode, the modules that may run, and the limits on memory and on the length of the
-    /// contents. The memory is that of the index and of the blocks that are being loaded. On top come the caches, and what
-    /// each read that is under way is about to copy: at most 128 blocks, and no more than may be loaded at once. A GPU that
-    /// the options name is not used.
+    /// Sets the number of threads that decode, the modules that may run, and the limits on memory and on the length of
+    /// the contents. The memory is that of the index and of the blocks that are being loaded. On top come the caches,
+    /// and what each read that is under way is about to copy: at most 128 blocks, and no more than may be loaded at
+    /// once. A GPU that the options name is not used.
     pub fn decode(mut self, options: &DecodeOptions) -> Self {
         self.decode = options.clone();
         self

@@ -27,13 +27,13 @@ pub struct ArchiveStatistics {
     pub traffic: Traffic,
     /// Blocks that went to the memory of a device, and that the device decoded or moved there.
     pub blocks_by_device: u64,
-    /// Blocks that went to the memory of a device, and that the CPU decoded: the device declined them, had no memory for
-    /// them, or got them wrong.
+    /// Blocks that went to the memory of a device, and that the CPU decoded: the device declined them, had no memory
+    /// for them, or got them wrong.
     pub blocks_by_cpu: u64,
 }
 
-/// A compressed file whose contents can be read in any order, by several threads at once. The first read into host memory
-/// starts four threads that load blocks, and as many that decode them as the options say.
+/// A compressed file whose contents can be read in any order, by several threads at once. The first read into host
+/// memory starts four threads that load blocks, and as many that decode them as the options say.
 ///
 /// ```
 /// use pz::access::{Archive, ArchiveOptions, publish};
@@ -107,10 +107,10 @@ impl Archive {
     /// When it returns, with or without an error, nothing writes to the destinations any more.
     ///
     /// # Errors
-    /// The first error that happened; what the destinations then hold is unspecified. [`ArchiveError::InvalidRange`] and
-    /// [`ArchiveError::DestinationLength`] come before anything is read; [`ArchiveError::DeadlineExceeded`] and
-    /// [`ArchiveError::Cancelled`] come soon, even if the source does not answer. A batch that a device is decoding into
-    /// the destination is waited for.
+    /// The first error that happened; what the destinations then hold is unspecified. [`ArchiveError::InvalidRange`]
+    /// and [`ArchiveError::DestinationLength`] come before anything is read; [`ArchiveError::DeadlineExceeded`] and
+    /// [`ArchiveError::Cancelled`] come soon, even if the source does not answer. A batch that a device is decoding
+    /// into the destination is waited for.
     pub fn read(
         &self,
         reads: &mut [RangeRead<'_>],
@@ -209,8 +209,8 @@ impl Archive {
         Ok(())
     }
 
-    /// Makes everything that reads into `memory` need, so that later ones compile and allocate nothing: with a kernel running
-    /// on the device they could wait for it.
+    /// Makes everything that reads into `memory` need, so that later ones compile and allocate nothing: with a kernel
+    /// running on the device they could wait for it.
     ///
     /// # Errors
     /// As for [`Self::read`].

@@ -34,8 +34,8 @@ fn find(blocks: &[InHand], id: BlockId) -> Option<&InHand> {
 }
 
 impl Shared {
-    /// Finds the blocks of a batch that repeat others. It leaves out blocks whose lists are damaged or cannot be read: the
-    /// CPU decodes those, and says what is wrong.
+    /// Finds the blocks of a batch that repeat others. It leaves out blocks whose lists are damaged or cannot be read:
+    /// the CPU decodes those, and says what is wrong.
     pub(super) fn repeating(&self, opened: &[InHand]) -> Vec<Repeating> {
         let repeating = |(number, one): (usize, &InHand)| {
             let (own, list) = one.header.own.and_then(|_| self.own_header(one))?;
@@ -45,7 +45,8 @@ impl Shared {
         opened.iter().enumerate().filter_map(repeating).collect()
     }
 
-    /// The header of a block's own bytes, which are all of its contents if it has no distant matches, and the list of these.
+    /// The header of a block's own bytes, which are all of its contents if it has no distant matches, and the list of
+    /// these.
     fn own_header(&self, in_hand: &InHand) -> Option<(BlockHeader, Vec<u8>)> {
         let header = &in_hand.header;
         let Some(own) = header.own else { return Some((*header, Vec::new())) };
@@ -54,7 +55,8 @@ impl Shared {
         Some((header.of_own_bytes(&list)?, list))
     }
 
-    /// Reads the blocks that `repeating` repeat beside those of the batch. What is damaged or cannot be read is left out.
+    /// Reads the blocks that `repeating` repeat beside those of the batch. What is damaged or cannot be read is left
+    /// out.
     pub(super) fn open_repeated(&self, opened: &[InHand], repeating: &[Repeating]) -> Vec<InHand> {
         let sources = |one: &Repeating| {
             let backs = distant::sources(&one.matches).into_iter();
@@ -67,9 +69,9 @@ impl Shared {
         self.loader.fetch(&others, true).into_iter().flatten().collect()
     }
 
-    /// What a lane is to do with a batch, and the batch's numbers of the blocks that the lane is to bring, in its order. The
-    /// blocks of `repeating` are to be restored, but for those that repeat what `others` lack. Both lists of blocks are in
-    /// the order of the file.
+    /// What a lane is to do with a batch, and the batch's numbers of the blocks that the lane is to bring, in its
+    /// order. The blocks of `repeating` are to be restored, but for those that repeat what `others` lack. Both lists of
+    /// blocks are in the order of the file.
     pub(super) fn plan<'s>(
         &'s self,
         (block_len, kind): (u32, BatchKind),

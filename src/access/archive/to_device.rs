@@ -38,9 +38,9 @@ impl Requests for OfArchive {
         let DeviceQueue { max_batch, min_batch, .. } = *self.queue;
         let mut queue = self.queue.lock();
         let queued = queue.queued();
-        // A batch of one block takes about as long as one of a few. So while several are on the way, each further one has
-        // twice as many blocks, up to as many as the device has use for. Whoever ends a batch looks again, so nothing waits
-        // for ever. A server must not hold up what does not need it.
+        // A batch of one block takes about as long as one of a few. So while several are on the way, each further one
+        // has twice as many blocks, up to as many as the device has use for. Whoever ends a batch looks again, so
+        // nothing waits for ever. A server must not hold up what does not need it.
         let beyond_free = queue.batches().saturating_sub(FREE_BATCHES);
         let worth = 1usize.checked_shl(beyond_free).unwrap_or(usize::MAX);
         let at_once = self.queue.at_once();
@@ -141,8 +141,8 @@ impl Shared {
         prepared.map_err(|error| self.device_queue(workers).device_error(error))
     }
 
-    /// Brings the first `count` blocks to byte `at` of a buffer. Returns whether there are more blocks, and a batch can have
-    /// more.
+    /// Brings the first `count` blocks to byte `at` of a buffer. Returns whether there are more blocks, and a batch can
+    /// have more.
     fn bring_first(
         self: &Arc<Self>,
         queue: &Arc<DeviceQueue>,

@@ -23,11 +23,11 @@ const MAX_BATCH: u64 = 1024;
 const BATCH: u64 = 32 << 20;
 /// The same of plain blocks on a device with a single queue. A batch of any length takes some milliseconds there.
 const BATCH_OF_ONE_QUEUE: u64 = 128 << 20;
-/// The most batches of plain blocks that are on their way at once to a device with a single queue: while one is decoded, others
-/// are read.
+/// The most batches of plain blocks that are on their way at once to a device with a single queue: while one is
+/// decoded, others are read.
 const BATCHES_OF_ONE_QUEUE: usize = 4;
-/// How many times as many bytes the sources of a batch may have that are decoded at once. Copies with small changes have two to
-/// three: the own bytes of a block, and the two blocks that most of it lies in.
+/// How many times as many bytes the sources of a batch may have that are decoded at once. Copies with small changes
+/// have two to three: the own bytes of a block, and the two blocks that most of it lies in.
 const SOURCES: u64 = 4;
 
 /// What a decoder was made for: its task, length of the longest block, and blocks.
@@ -54,8 +54,8 @@ impl Batches {
         if should_be_long(limits, kind) { BATCHES_OF_ONE_QUEUE } else { usize::MAX }
     }
 
-    /// The most blocks of a task, a length and a kind that a lane decodes at once, with `lane_budget` bytes of device memory
-    /// for its decoders; 0 if the device declines them, or if not even one fits.
+    /// The most blocks of a task, a length and a kind that a lane decodes at once, with `lane_budget` bytes of device
+    /// memory for its decoders; 0 if the device declines them, or if not even one fits.
     pub(super) fn of(
         &self,
         limits: &Limits,

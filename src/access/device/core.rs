@@ -141,8 +141,8 @@ impl Core {
         self.lanes().min(Batches::at_once(self.device.limits(), kind))
     }
 
-    /// The most blocks of up to `block_len` bytes that a lane decodes at once, as the costs of the kernels predict; 0 if
-    /// the device declines them, or if not even one fits.
+    /// The most blocks of up to `block_len` bytes that a lane decodes at once, as the costs of the kernels predict; 0
+    /// if the device declines them, or if not even one fits.
     pub(in crate::access) fn batch_of(
         &self,
         task: RangeTask,

@@ -57,7 +57,8 @@ pub(in crate::access) struct Piece {
     pub(in crate::access) len: u32,
 }
 
-/// What a lane does at once. The blocks that are wanted have numbers: those of `blocks` come first, then those of `restored`.
+/// What a lane does at once. The blocks that are wanted have numbers: those of `blocks` come first, then those of
+/// `restored`.
 pub(in crate::access) struct LaneBatch<'w> {
     /// The most bytes of contents of any block.
     pub(in crate::access) block_len: u32,
@@ -168,8 +169,8 @@ impl Flight {
         Self { outcomes, submitted: Vec::new(), groups: Vec::new() }
     }
 
-    /// Notes that the wanted blocks `members` are restored from so many sources that are to be decoded, and from `own`, which is
-    /// then complete. Returns the number of their group.
+    /// Notes that the wanted blocks `members` are restored from so many sources that are to be decoded, and from `own`,
+    /// which is then complete. Returns the number of their group.
     pub(super) fn add_group(
         &mut self,
         members: Range<usize>,

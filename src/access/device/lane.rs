@@ -16,7 +16,8 @@ use crate::gpu::device::shared_queue::SharedQueue;
 use crate::gpu::device::{Device, DeviceError, Queue};
 use crate::pipeline::modules::FrameModules;
 
-/// Decoders of a worker, kept from batch to batch. While one lane's batch is decoded, the worker's other one reads the next.
+/// Decoders of a worker, kept from batch to batch. While one lane's batch is decoded, the worker's other one reads the
+/// next.
 pub(in crate::access) struct Lane<'c> {
     pub(super) core: &'c Core,
     /// The queue of all decoders. Payloads are read to its pinned memory, and uploaded while the next ones are read.
@@ -32,8 +33,8 @@ const MAX_DECODERS: usize = 6;
 /// The same where nothing is made later.
 const MAX_PREPARED: usize = 12;
 
-/// About as many bytes are uploaded at once: threads take turns in the driver, but to make pinned memory takes long too, which
-/// more of them would need.
+/// About as many bytes are uploaded at once: threads take turns in the driver, but to make pinned memory takes long
+/// too, which more of them would need.
 const RUN: u64 = 4 << 20;
 /// The least pinned memory that a lane makes.
 const SMALL: u64 = 1 << 20;
@@ -76,8 +77,8 @@ impl<'c> Lane<'c> {
         Ok(flight)
     }
 
-    /// Calls `submit` for all of `range`, or for one part of it after another if memory does not suffice for more. It skips
-    /// what the device declines.
+    /// Calls `submit` for all of `range`, or for one part of it after another if memory does not suffice for more. It
+    /// skips what the device declines.
     ///
     /// # Errors
     /// Fails if the device does.
@@ -115,7 +116,8 @@ impl<'c> Lane<'c> {
         self.queue.as_mut().is_none_or(|queue| queue.has_ended())
     }
 
-    /// Waits for a batch, and tells what became of each block. Blocks that the device declines, or gets wrong, are left.
+    /// Waits for a batch, and tells what became of each block. Blocks that the device declines, or gets wrong, are
+    /// left.
     ///
     /// # Errors
     /// Fails if the device does.
@@ -295,7 +297,8 @@ impl<'c> Lane<'c> {
         self.run_decoder(key, after, sending, flight)
     }
 
-    /// Moves what is wanted of a block to its place, whose contents the CPU has decoded. Their length is a multiple of 4.
+    /// Moves what is wanted of a block to its place, whose contents the CPU has decoded. Their length is a multiple of
+    /// 4.
     ///
     /// # Errors
     /// Fails if the device does.

@@ -78,16 +78,16 @@ impl DeviceMemory {
         }
     }
 
-    /// Makes a buffer of the caller's a destination, without a copy. The whole buffer is; memory of CUDA may begin at any
-    /// byte and have any length.
+    /// Makes a buffer of the caller's a destination, without a copy. The whole buffer is; memory of CUDA may begin at
+    /// any byte and have any length.
     ///
     /// # Errors
     /// Those of [`Device::import`]; [`DeviceError::Unsupported`] for host memory.
     ///
     /// # Safety
-    /// The caller keeps the promises of [`Device::import`] until the result is dropped. A read of an archive is a call that
-    /// uses the buffer, and when it returns, with or without an error, nothing uses the buffer any more. The only exception
-    /// is a read that fails with [`DeviceError::TimedOut`]: the device may still write later.
+    /// The caller keeps the promises of [`Device::import`] until the result is dropped. A read of an archive is a call
+    /// that uses the buffer, and when it returns, with or without an error, nothing uses the buffer any more. The only
+    /// exception is a read that fails with [`DeviceError::TimedOut`]: the device may still write later.
     pub unsafe fn import(&self, buffer: NativeBuffer) -> Result<DeviceBuffer, DeviceError> {
         let Some(core) = self.core() else {
             return Err(DeviceError::Unsupported("host memory imports no buffers".into()));
@@ -109,8 +109,9 @@ impl DeviceMemory {
         Ok(DeviceBuffer::on_device(self.clone(), owned, start, len))
     }
 
-    /// Waits until the work has ended that a stream of the caller's has been given so far. A read into a buffer that this
-    /// work uses comes after it. When the read returns, its results are there for whatever the stream is given next.
+    /// Waits until the work has ended that a stream of the caller's has been given so far. A read into a buffer that
+    /// this work uses comes after it. When the read returns, its results are there for whatever the stream is given
+    /// next.
     ///
     /// # Errors
     /// Those of [`Device::wait_for`]; [`DeviceError::Unsupported`] for host memory.
@@ -203,8 +204,8 @@ impl DeviceBuffer {
         }
     }
 
-    /// The buffer as its interface knows it, for callers with their own code there; valid while `self` lives. CUDA's address
-    /// is that of the first byte. `None` for host memory.
+    /// The buffer as its interface knows it, for callers with their own code there; valid while `self` lives. CUDA's
+    /// address is that of the first byte. `None` for host memory.
     pub fn native(&self) -> Option<NativeBuffer> {
         let Place::Device { buffer, start } = &self.place else { return None };
         match self.memory.device()?.export(buffer.id())? {
@@ -232,8 +233,9 @@ impl DeviceBuffer {
         }
     }
 
-    /// A part of a device's buffer as a destination, besides others that are being written; `None` for host memory, or if the
-    /// range does not lie within the buffer. The caller sees to it that parts which are written at once do not overlap.
+    /// A part of a device's buffer as a destination, besides others that are being written; `None` for host memory, or
+    /// if the range does not lie within the buffer. The caller sees to it that parts which are written at once do not
+    /// overlap.
     pub(crate) fn part(&self, range: Range<u64>) -> Option<DeviceSliceMut<'_>> {
         let Place::Device { buffer, start } = &self.place else { return None };
         if range.start > range.end || range.end > self.len {

@@ -12,10 +12,10 @@
 //! - [`DeviceBuffer`] is a buffer there: one that pz allocated, or one of the caller's. In host memory it is a plain
 //!   allocation, so the same program runs without a device.
 //! - `compress` goes the other way: what lies in a buffer is encoded there, and only payloads cross the bus.
-//! - `core` is that device with its memory, whatever works on it; `workers` are its threads. Each has two lanes (`lane`), which take turns: it takes a batch of blocks (`batches` tells
-//!   how long one is), reads their payloads, and submits them. While one lane's batch is decoded, the worker reads the
-//!   other's. Few threads call the driver then, in which threads wait for each other. One that has to wait reads for
-//!   others (`readers`).
+//! - `core` is that device with its memory, whatever works on it; `workers` are its threads. Each has two lanes
+//!   (`lane`), which take turns: it takes a batch of blocks (`batches` tells how long one is), reads their payloads,
+//!   and submits them. While one lane's batch is decoded, the worker reads the other's. Few threads call the driver
+//!   then, in which threads wait for each other. One that has to wait reads for others (`readers`).
 //! - `flight` has a batch and what becomes of its blocks. Blocks with distant matches are put together on the device
 //!   (`restore`), from own bytes of which it keeps some (`kept`).
 //!

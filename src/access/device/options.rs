@@ -45,16 +45,16 @@ impl DeviceMemoryOptions {
         self
     }
 
-    /// Sets the most bytes of contents that a batch has, but at least one block. Each worker takes several times as much
-    /// device memory, and pinned host memory for the payloads.
+    /// Sets the most bytes of contents that a batch has, but at least one block. Each worker takes several times as
+    /// much device memory, and pinned host memory for the payloads.
     pub fn batch(mut self, bytes: u64) -> Self {
         self.batch = Some(bytes);
         self
     }
 
-    /// Loads and allocates nothing but in [`Archive::prepare_on`](crate::access::Archive): for a device on which a kernel
-    /// runs that does not end by itself. What was not prepared, the CPU decodes. Workers never give back what was prepared: they
-    /// could not make it again, and giving it back would wait for the kernel.
+    /// Loads and allocates nothing but in [`Archive::prepare_on`](crate::access::Archive): for a device on which a
+    /// kernel runs that does not end by itself. What was not prepared, the CPU decodes. Workers never give back what
+    /// was prepared: they could not make it again, and giving it back would wait for the kernel.
     pub(crate) fn only_prepared(mut self) -> Self {
         self.only_prepared = true;
         self

@@ -1,7 +1,7 @@
 //! Reads the payloads of a batch, in pieces.
 //!
-//! A file is read from the operating system's cache about as fast as all cores copy memory. So no worker may stand by while
-//! others read: one that waits for the device [helps](help) them.
+//! A file is read from the operating system's cache about as fast as all cores copy memory. So no worker may stand by
+//! while others read: one that waits for the device [helps](help) them.
 
 use std::ops::Range;
 
@@ -18,8 +18,8 @@ const PIECE: usize = 256 << 10;
 /// What the host sees of a payload; `None` if it is damaged.
 type Read = Result<Option<Seen>, SourceError>;
 
-/// Reads the payloads of those of `blocks` whose numbers are `some` to `memory`, each from the next multiple of 16 bytes on.
-/// What lies between them is zeroed.
+/// Reads the payloads of those of `blocks` whose numbers are `some` to `memory`, each from the next multiple of 16
+/// bytes on. What lies between them is zeroed.
 pub(super) fn read(memory: &mut [u8], blocks: &[LaneBlock<'_>], some: &[usize]) -> Vec<Read> {
     let mut pieces = Vec::new();
     let mut payloads = Vec::with_capacity(some.len());

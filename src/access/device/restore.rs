@@ -1,8 +1,8 @@
 //! Restores blocks with distant matches on a device.
 //!
 //! Such a block consists of own bytes, of its own and of blocks before it. A lane decodes those blocks, and moves the
-//! pieces to the contents of one more decoder, which computes the checksums and moves what is wanted of the contents. Own
-//! bytes stay in the device's memory as long as there is room (`kept`): blocks nearby often repeat the same ones.
+//! pieces to the contents of one more decoder, which computes the checksums and moves what is wanted of the contents.
+//! Own bytes stay in the device's memory as long as there is room (`kept`): blocks nearby often repeat the same ones.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -51,8 +51,8 @@ fn placed(restorer: &RangeDecoder<'_>, blocks: &[RestoredBlock]) -> Vec<Placed> 
 }
 
 impl Lane<'_> {
-    /// Restores blocks with distant matches, those of `batch.restored` with the numbers in `range`, as many at once as a
-    /// decoder has room for.
+    /// Restores blocks with distant matches, those of `batch.restored` with the numbers in `range`, as many at once as
+    /// a decoder has room for.
     pub(super) fn restore(
         &mut self,
         batch: &LaneBatch<'_>,
@@ -72,8 +72,8 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// Restores the blocks `some` at once: decodes their sources into the contents of the decoder for `key`, which then checks
-    /// what has become of them.
+    /// Restores the blocks `some` at once: decodes their sources into the contents of the decoder for `key`, which then
+    /// checks what has become of them.
     fn restore_group(
         &mut self,
         key: Key,

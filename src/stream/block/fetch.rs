@@ -26,8 +26,8 @@ impl Run {
         self.bytes.get(from..from.checked_add(block.len)?)
     }
 
-    /// Gives `into` the bytes of a block. If they are not here, reads `len` bytes from its beginning on, for blocks that
-    /// are needed next.
+    /// Gives `into` the bytes of a block. If they are not here, reads `len` bytes from its beginning on, for blocks
+    /// that are needed next.
     pub(crate) fn fetch(
         &mut self,
         block: &Located,

@@ -46,8 +46,8 @@ impl History {
         self.0.lock()
     }
 
-    /// Adds the own bytes of a block, and gives `pool` buffers that are no longer needed: those of blocks that are out of
-    /// `reach` for the one after it.
+    /// Adds the own bytes of a block, and gives `pool` buffers that are no longer needed: those of blocks that are out
+    /// of `reach` for the one after it.
     pub(crate) fn push(
         &self,
         place: Place,
@@ -86,8 +86,8 @@ impl History {
         Known(numbers.iter().filter_map(of).collect())
     }
 
-    /// The own bytes of the blocks with these numbers, for a block at `place`, if all of them are here and surely within
-    /// `reach` of it. Blocks have up to `block_size` bytes.
+    /// The own bytes of the blocks with these numbers, for a block at `place`, if all of them are here and surely
+    /// within `reach` of it. Blocks have up to `block_size` bytes.
     pub(crate) fn known_early(
         &self,
         numbers: &[u64],

@@ -49,8 +49,8 @@ impl Located {
         if self.is_single { 0 } else { header.len() }
     }
 
-    /// Checks the header of the block, which is among the blocks of `frame`, and returns it. `bytes` are those of the block,
-    /// or of a block that is not single the first ones.
+    /// Checks the header of the block, which is among the blocks of `frame`, and returns it. `bytes` are those of the
+    /// block, or of a block that is not single the first ones.
     pub(crate) fn open(&self, frame: &FrameEntry, bytes: &[u8]) -> Result<BlockHeader, Fault> {
         if let Some(single) = &frame.header.single {
             let (payload, checksum) = bytes.split_last_chunk().ok_or(Fault::Truncated)?;
@@ -121,8 +121,8 @@ impl Layout {
         self.placements(start.min(self.len)..self.len, 0).map(|placement| placement.block)
     }
 
-    /// The block that holds the first byte of `range`, which must lie within the contents, and those bytes of the block's
-    /// contents that do. `None` if the range is empty.
+    /// The block that holds the first byte of `range`, which must lie within the contents, and those bytes of the
+    /// block's contents that do. `None` if the range is empty.
     pub(crate) fn first(&self, range: &Range<u64>) -> Option<(BlockId, Range<usize>)> {
         if range.is_empty() {
             return None;
@@ -140,7 +140,8 @@ impl Layout {
         Some((BlockId { frame, number }, within))
     }
 
-    /// The parts that `range`, which must lie within the contents, is made of. They go to the destination of this number.
+    /// The parts that `range`, which must lie within the contents, is made of. They go to the destination of this
+    /// number.
     pub(crate) fn placements(
         &self,
         range: Range<u64>,
@@ -199,8 +200,8 @@ impl Layout {
         Ok(Located { id, range, place, len: len as usize, is_single })
     }
 
-    /// How many bytes a read has at most that begins with this block, ends with one that holds contents before byte `end`,
-    /// and has at most `most` bytes, or one block.
+    /// The length in bytes of a read that begins with this block and ends with the last one that holds contents before
+    /// byte `end`; but at most `most`, or this block alone.
     pub(crate) fn run_len(&self, block: &Located, end: u64, most: u64) -> usize {
         let entry = &self.frames[block.id.frame];
         let index = self.indices().get(&block.id.frame).map(Arc::clone);

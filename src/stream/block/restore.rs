@@ -1,8 +1,9 @@
 //! Decodes blocks. Those with distant matches are restored from their own bytes and those of earlier blocks.
 //!
-//! Engines decode the own bytes of such a block like the contents of any other, in any order. What repeats other blocks is
-//! put in afterwards, where blocks are in order ([`History`](super::History)) or where any block can be decoded when it is
-//! needed. Where blocks are in order, the thread that decoded one puts it in, if the others have been passed on by then.
+//! Engines decode the own bytes of such a block like the contents of any other, in any order. What repeats other blocks
+//! is put in afterwards, where blocks are in order ([`History`](super::History)) or where any block can be decoded when
+//! it is needed. Where blocks are in order, the thread that decoded one puts it in, if the others have been passed on
+//! by then.
 
 use std::slice;
 
@@ -33,8 +34,8 @@ impl<'a> Block<'a> {
         DecodeJob { header, modules, payload, contents, outcome: None }
     }
 
-    /// The block's own bytes as a block, and the list of its distant matches; `None` if it has none, and all bytes are its
-    /// own.
+    /// The block's own bytes as a block, and the list of its distant matches; `None` if it has none, and all bytes are
+    /// its own.
     pub(crate) fn split(self) -> (Self, Option<&'a [u8]>) {
         match self.payload.and_then(|payload| self.header.split(payload)) {
             Some((list, header, coded)) => {
@@ -102,14 +103,14 @@ pub(crate) fn source_numbers(header: &BlockHeader, matches: &[DistantMatch]) -> 
 
 /// Where the own bytes of earlier blocks of a frame come from.
 pub(crate) trait Sources {
-    /// The own bytes of block `number`; all of the contents are, if the block has no distant matches. `None` if it is too
-    /// far back.
+    /// The own bytes of block `number`; all of the contents are, if the block has no distant matches. `None` if it is
+    /// too far back.
     fn own_bytes(&mut self, number: u64) -> Result<Option<&[u8]>, Error>;
 }
 
-/// Puts the block at `place` together from its own bytes and those of the blocks that it repeats, and checks it. The matches
-/// must be those of the block, as [`matches_of`] returns them, and own bytes and list those that their checksums belong to.
-/// `contents` has the length of the contents.
+/// Puts the block at `place` together from its own bytes and those of the blocks that it repeats, and checks it. The
+/// matches must be those of the block, as [`matches_of`] returns them, and own bytes and list those that their
+/// checksums belong to. `contents` has the length of the contents.
 pub(crate) fn put_together(
     header: &BlockHeader,
     place: Place,

@@ -111,8 +111,8 @@ impl DecodeTask {
         self.reach = reach;
     }
 
-    /// Sets where the own bytes of earlier blocks are, so that whoever decodes the block can restore its contents. Blocks
-    /// have up to `block_size` bytes.
+    /// Sets where the own bytes of earlier blocks are, so that whoever decodes the block can restore its contents.
+    /// Blocks have up to `block_size` bytes.
     pub(crate) fn set_history(&mut self, history: &History, block_size: u64) {
         self.history = Some((history.clone(), block_size));
     }
@@ -191,8 +191,8 @@ impl DecodeTask {
         Ok((header, place))
     }
 
-    /// Finds out what the decoded block repeats, and restores its contents if the own bytes of all these blocks are in the
-    /// history. Other errors than those of the list are left to [`finish_from`](Self::finish_from).
+    /// Finds out what the decoded block repeats, and restores its contents if the own bytes of all these blocks are in
+    /// the history. Other errors than those of the list are left to [`finish_from`](Self::finish_from).
     fn restore_early(&mut self) {
         let (Some((header, place)), Some(Ok(()))) = (self.block, &self.outcome) else { return };
         let Some((history, block_size)) = self.history.clone().filter(|_| !self.is_whole()) else {

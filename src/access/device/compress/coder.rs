@@ -13,8 +13,8 @@ use crate::gpu::stages::pipelines;
 /// Pinned memory is made in multiples of this many bytes.
 const PAGES: usize = 4 << 20;
 
-/// Encodes batches one after another. While one is being encoded, the payloads of the one before come to the host: batches use
-/// two outboxes in turns.
+/// Encodes batches one after another. While one is being encoded, the payloads of the one before come to the host:
+/// batches use two outboxes in turns.
 pub(super) struct Coder<'d> {
     key: Key,
     most: Lengths,
@@ -96,8 +96,8 @@ impl<'d> Coder<'d> {
         self.key == *key && self.most.batch >= most.batch && self.most.piece >= most.piece
     }
 
-    /// Starts to encode the blocks `numbers`. The payloads go to an outbox, from which the batch before the last has been
-    /// fetched.
+    /// Starts to encode the blocks `numbers`. The payloads go to an outbox, from which the batch before the last has
+    /// been fetched.
     pub(super) fn start(&mut self, job: &Job, numbers: Range<u64>) -> Result<(), CoderError> {
         let start = job.contents.start + job.block(numbers.start).0;
         let lens = job.lens(numbers);
@@ -112,8 +112,8 @@ impl<'d> Coder<'d> {
         Ok(Encoded { blocks: self.encoder.wait()?, outbox: self.last })
     }
 
-    /// Takes the next blocks from a batch, whose contents have these lengths. Copies their payloads to pinned memory, and has
-    /// the device decode them, if it is to check.
+    /// Takes the next blocks from a batch, whose contents have these lengths. Copies their payloads to pinned memory,
+    /// and has the device decode them, if it is to check.
     pub(super) fn fetch(
         &mut self,
         Encoded { blocks, outbox }: &mut Encoded,
@@ -142,8 +142,8 @@ impl<'d> Coder<'d> {
         Ok(Piece { blocks: blocks.collect(), bytes })
     }
 
-    /// Decodes the payloads in an outbox. The host has `bytes`, which begin there at offset `from`. Returns for each block
-    /// whether it is right.
+    /// Decodes the payloads in an outbox. The host has `bytes`, which begin there at offset `from`. Returns for each
+    /// block whether it is right.
     fn check(
         &mut self,
         outbox: BufferId,

@@ -18,12 +18,12 @@ use crate::sync::Mutex;
 /// How many times as many threads encode as fill a device, if batches share it well.
 const MORE_SLOTS: u32 = 4;
 
-/// The most bytes of contents in a batch that shares a device with others. Batches that begin together end together, and the
-/// longer they are, the longer the host has nothing to write.
+/// The most bytes of contents in a batch that shares a device with others. Batches that begin together end together,
+/// and the longer they are, the longer the host has nothing to write.
 const SHORT: u32 = 32 << 20;
 
-/// A batch that has a device alone has at most so many times as many blocks as all batches together that would share it. A long
-/// batch keeps the device full for longer, so that less of it is idle at the end of each kernel.
+/// A batch that has a device alone has at most so many times as many blocks as all batches together that would share
+/// it. A long batch keeps the device full for longer, so that less of it is idle at the end of each kernel.
 const LONGER: u64 = 2;
 
 /// The threads of a device, each with a coder.
@@ -95,8 +95,8 @@ impl Encoders {
             return Some(most);
         }
         let Batches { slots, batch } = most;
-        // More threads with shorter batches: each has a batch that is encoded, while it fetches another, and little is left
-        // to fetch at the end.
+        // More threads with shorter batches: each has a batch that is encoded, while it fetches another, and little is
+        // left to fetch at the end.
         let times = MORE_SLOTS.min(batch);
         let short = (SHORT / key.block_len).max(1);
         Some(Batches { slots: times * slots, batch: (batch / times).min(short) })

@@ -32,8 +32,9 @@ impl Key {
         verifies.then(|| BlockCost::of(plan, block_len)).transpose()
     }
 
-    /// Whether the device is to have one batch at a time. Searches with many candidates keep all of it busy, and are slower
-    /// beside other kernels, which need the cache too. The others leave much of it idle, which other batches can use.
+    /// Whether the device is to have one batch at a time. Searches with many candidates keep all of it busy, and are
+    /// slower beside other kernels, which need the cache too. The others leave much of it idle, which other batches can
+    /// use.
     pub(super) fn encodes_alone(&self) -> bool {
         matches!(self.recipe.codec, Codec::Lz77(params) if params.search.has_many_candidates())
     }

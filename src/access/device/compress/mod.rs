@@ -5,12 +5,12 @@
 //!                    copy        encode    download            copy
 //! ```
 //!
-//! Threads (`encoders`) take batches of blocks in turns. If batches would slow each other down, there is one thread. Each has
-//! a batch encoded while it fetches the payloads of the one before, a piece at a time, and has them checked (`slot`,
-//! `coder`). The calling thread (`writing`) lays out one piece after another in the output (`layout`, `sink`), and has all
-//! threads copy the payloads there. The bytes are those of
-//! [`compress`](crate::compress): what the device declines, or gets wrong, the host encodes (`blocks`). So it does everything if
-//! filters are to be chosen for each block, if blocks may have distant matches, and at level 9, which tries two codecs.
+//! Threads (`encoders`) take batches of blocks in turns. If batches would slow each other down, there is one thread.
+//! Each has a batch encoded while it fetches the payloads of the one before, a piece at a time, and has them checked
+//! (`slot`, `coder`). The calling thread (`writing`) lays out one piece after another in the output (`layout`, `sink`),
+//! and has all threads copy the payloads there. The bytes are those of [`compress`](crate::compress): what the device
+//! declines, or gets wrong, the host encodes (`blocks`). So it does everything if filters are to be chosen for each
+//! block, if blocks may have distant matches, and at level 9, which tries two codecs.
 
 mod blocks;
 mod coder;
@@ -43,21 +43,21 @@ use crate::pipeline::Options;
 use crate::stream::{Encoder as StreamEncoder, ReadAt};
 
 impl DeviceBuffer {
-    /// Compresses `range` of the buffer, and writes the result to `writer`. Returns the number of bytes written. They are
-    /// those that [`compress`](crate::compress) makes of these contents.
+    /// Compresses `range` of the buffer, and writes the result to `writer`. Returns the number of bytes written. They
+    /// are those that [`compress`](crate::compress) makes of these contents.
     ///
-    /// The device encodes, and decodes again to check unless [`Options::verify`] says otherwise. What it does not do, the
-    /// CPU does as the options say: blocks that it gets wrong, everything at level 9, with
-    /// [`Filter::Auto`](crate::Filter::Auto) and with [`Options::long_distance`], contents of a single block, and a range that
-    /// does not begin at a multiple of 4 bytes.
+    /// The device encodes, and decodes again to check unless [`Options::verify`] says otherwise. What it does not do,
+    /// the CPU does as the options say: blocks that it gets wrong, everything at level 9, with
+    /// [`Filter::Auto`](crate::Filter::Auto) and with [`Options::long_distance`], contents of a single block, and a
+    /// range that does not begin at a multiple of 4 bytes.
     ///
     /// The threads that do this, and what they hold of the device's memory, stay for the next call until they have been
-    /// [idle](crate::access::DeviceMemoryOptions::idle) for a while. They hold up to half of the device's memory, or what a
-    /// single block takes.
+    /// [idle](crate::access::DeviceMemoryOptions::idle) for a while. They hold up to half of the device's memory, or
+    /// what a single block takes.
     ///
     /// # Errors
-    /// [`Error::InvalidRange`], the errors of [`compress`](crate::compress) and of writing. An [`Error::Io`] whose source is
-    /// a [`DeviceError`] if the contents cannot be read.
+    /// [`Error::InvalidRange`], the errors of [`compress`](crate::compress) and of writing. An [`Error::Io`] whose
+    /// source is a [`DeviceError`] if the contents cannot be read.
     ///
     /// ```
     /// use pz::access::DeviceMemory;
@@ -77,8 +77,8 @@ impl DeviceBuffer {
         self.compress(range, Stream::new(writer), options)
     }
 
-    /// The same as [`DeviceBuffer::compress_to`], to memory, which several threads fill at once. Returns how many bytes there
-    /// are. If they do not fit, `room` may then contain anything.
+    /// The same as [`DeviceBuffer::compress_to`], to memory, which several threads fill at once. Returns how many bytes
+    /// there are. If they do not fit, `room` may then contain anything.
     ///
     /// # Errors
     /// Those of [`DeviceBuffer::compress_to`].

@@ -81,8 +81,8 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// What has become of the next blocks; `None` after the last. The device encodes those after them meanwhile. All blocks
-    /// of which the device makes nothing are left to the host.
+    /// What has become of the next blocks; `None` after the last. The device encodes those after them meanwhile. All
+    /// blocks of which the device makes nothing are left to the host.
     fn next<'d>(&mut self, core: &'d Core, coder: &mut Option<Coder<'d>>) -> Option<Made> {
         let begun = Instant::now();
         loop {
@@ -101,8 +101,8 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Fetches the next piece of what has been encoded. If there is none, waits for the batch that is being encoded, and starts
-    /// the next.
+    /// Fetches the next piece of what has been encoded. If there is none, waits for the batch that is being encoded,
+    /// and starts the next.
     fn advance<'d>(
         &mut self,
         core: &'d Core,
@@ -147,8 +147,8 @@ impl<'a> Slot<'a> {
         Some(start..cut)
     }
 
-    /// After an error: what is being encoded is encoded again, by fewer blocks at once if there was too little memory, or else
-    /// by the host.
+    /// After an error: what is being encoded is encoded again, by fewer blocks at once if there was too little memory,
+    /// or else by the host.
     fn start_over(&mut self, core: &Core, coder: &mut Option<Coder<'_>>, error: &CoderError) {
         let encoded = self.encoded.take().map(|(numbers, _)| numbers);
         for numbers in [self.encoding.take(), encoded].into_iter().flatten() {

@@ -134,8 +134,8 @@ fn workers_are_prepared_for_an_archive() {
     }
 }
 
-/// Reads that come before the preparation are refused. Afterwards idle workers keep what they have, and the CPU decodes blocks
-/// whose programs are not loaded.
+/// Reads that come before the preparation are refused. Afterwards idle workers keep what they have, and the CPU decodes
+/// blocks whose programs are not loaded.
 #[test]
 fn nothing_is_made_after_the_preparation() {
     let contents = contents(700_000);
