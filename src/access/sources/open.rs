@@ -16,7 +16,7 @@ use super::{http, s3};
 /// Opens the source that `uri` names. A server gets one request, for the first bytes.
 ///
 /// # Errors
-/// Those of [`SourceErrorKind`].
+/// Those of [`SourceErrorKind`](super::SourceErrorKind).
 pub fn open(uri: &Uri, options: &SourceOptions) -> Result<Arc<dyn Source>, SourceError> {
     match uri.address() {
         Address::File(path) => Ok(Arc::new(file::FileSource::open(uri.to_string(), path)?)),
@@ -40,7 +40,7 @@ pub fn open(uri: &Uri, options: &SourceOptions) -> Result<Arc<dyn Source>, Sourc
 /// Opens a local file by its path, which messages then show.
 ///
 /// # Errors
-/// Those of [`SourceErrorKind`].
+/// Those of [`SourceErrorKind`](super::SourceErrorKind).
 pub fn open_path(path: &Path) -> Result<Arc<dyn Source>, SourceError> {
     Ok(Arc::new(file::FileSource::open(path.display().to_string(), path)?))
 }

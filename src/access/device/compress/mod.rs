@@ -57,7 +57,7 @@ impl DeviceBuffer {
     ///
     /// # Errors
     /// [`Error::InvalidRange`], the errors of [`compress`](crate::compress) and of writing. An [`Error::Io`] whose
-    /// source is a [`DeviceError`] if the contents cannot be read.
+    /// source is a [`DeviceError`](crate::gpu::device::DeviceError) if the contents cannot be read.
     ///
     /// ```
     /// use pz::access::DeviceMemory;
