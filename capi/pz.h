@@ -284,8 +284,8 @@ pz_status pz_decode_options_device(pz_decode_options *options,
  * capacity than `pz_compress_bound` may be too little; after a failure the buffer may contain anything.
  *
  * The caller's part:
- * The pointers point to that many bytes, which do not overlap, or are NULL if there are none; `options` is NULL or came from
- * `pz_options_new`.
+ * The pointers point to that many bytes, which do not overlap, or are NULL if there are none; `options` is NULL or
+ * came from `pz_options_new`.
  */
 pz_status pz_compress(const void *data,
                       size_t len,
@@ -304,8 +304,8 @@ size_t pz_compress_bound(size_t len);
  * After a failure the buffer may contain anything.
  *
  * The caller's part:
- * The pointers point to that many bytes, which do not overlap, or are NULL if there are none; `options` is NULL or came from
- * `pz_decode_options_new`.
+ * The pointers point to that many bytes, which do not overlap, or are NULL if there are none; `options` is NULL or
+ * came from `pz_decode_options_new`.
  */
 pz_status pz_decompress(const void *data,
                         size_t len,
@@ -329,8 +329,8 @@ pz_status pz_content_size(const void *data,
  * Makes an encoder that gives its output to `write`, in the thread that calls it.
  *
  * The caller's part:
- * `context` is what `write` expects, until the encoder is released, in every thread that uses the encoder. `options` is
- * NULL or came from `pz_options_new`.
+ * `context` is what `write` expects, until the encoder is released, in every thread that uses the encoder. `options`
+ * is NULL or came from `pz_options_new`.
  */
 pz_status pz_encoder_new(pz_write_fn write,
                          void *context,
@@ -384,8 +384,8 @@ pz_status pz_decoder_new(pz_read_fn read,
                          pz_decoder **decoder);
 
 /**
- * Puts up to `len` bytes of contents into `buffer` and stores their number, which is 0 only at the end, or if `len` is.
- * The contents are right as far as they go; that they are complete is known at the end.
+ * Puts up to `len` bytes of contents into `buffer` and stores their number, which is 0 only at the end, or if `len`
+ * is. The contents are right as far as they go; that they are complete is known at the end.
  *
  * The caller's part:
  * `decoder` came from `pz_decoder_new`, and `buffer` points to `len` bytes.

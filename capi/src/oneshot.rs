@@ -13,8 +13,8 @@ use crate::status::{Failure, guarded, pz_status};
 /// capacity than `pz_compress_bound` may be too little; after a failure the buffer may contain anything.
 ///
 /// # Safety
-/// The pointers point to that many bytes, which do not overlap, or are NULL if there are none; `options` is NULL or came from
-/// `pz_options_new`.
+/// The pointers point to that many bytes, which do not overlap, or are NULL if there are none; `options` is NULL or
+/// came from `pz_options_new`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pz_compress(
     data: *const c_void,
@@ -40,8 +40,8 @@ pub unsafe extern "C" fn pz_compress(
 /// The most bytes that `len` bytes become when they are compressed, with any options.
 #[unsafe(no_mangle)]
 pub extern "C" fn pz_compress_bound(len: usize) -> usize {
-    // A block that does not shrink is stored. Then a block of at least 64 KiB takes 40 bytes more for its header and 4 in
-    // the index, and a frame less than 1 KiB.
+    // A block that does not shrink is stored. Then a block of at least 64 KiB takes 40 bytes more for its header and 4
+    // in the index, and a frame less than 1 KiB.
     len.saturating_add(len / 1024).saturating_add(1024)
 }
 
@@ -49,8 +49,8 @@ pub extern "C" fn pz_compress_bound(len: usize) -> usize {
 /// After a failure the buffer may contain anything.
 ///
 /// # Safety
-/// The pointers point to that many bytes, which do not overlap, or are NULL if there are none; `options` is NULL or came from
-/// `pz_decode_options_new`.
+/// The pointers point to that many bytes, which do not overlap, or are NULL if there are none; `options` is NULL or
+/// came from `pz_decode_options_new`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pz_decompress(
     data: *const c_void,

@@ -73,8 +73,8 @@ pub struct pz_encoder {
 /// Makes an encoder that gives its output to `write`, in the thread that calls it.
 ///
 /// # Safety
-/// `context` is what `write` expects, until the encoder is released, in every thread that uses the encoder. `options` is
-/// NULL or came from `pz_options_new`.
+/// `context` is what `write` expects, until the encoder is released, in every thread that uses the encoder. `options`
+/// is NULL or came from `pz_options_new`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pz_encoder_new(
     write: pz_write_fn,
@@ -189,8 +189,8 @@ pub unsafe extern "C" fn pz_decoder_new(
     })
 }
 
-/// Puts up to `len` bytes of contents into `buffer` and stores their number, which is 0 only at the end, or if `len` is.
-/// The contents are right as far as they go; that they are complete is known at the end.
+/// Puts up to `len` bytes of contents into `buffer` and stores their number, which is 0 only at the end, or if `len`
+/// is. The contents are right as far as they go; that they are complete is known at the end.
 ///
 /// # Safety
 /// `decoder` came from `pz_decoder_new`, and `buffer` points to `len` bytes.

@@ -34,7 +34,8 @@ pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
     lines.extend(statistics.idle_device().map(|why| format!("device: {why}")));
     if let Some(device) = &device {
         lines.push(format!(
-            "device memory: {} planned, {} predicted for the batches that ran ({} bytes), {} in use at the peak ({} bytes)",
+            "device memory: {} planned, {} predicted for the batches that ran ({} bytes), {} in use at the peak ({} \
+             bytes)",
             Human(device.planned_memory),
             Human(device.predicted_memory),
             device.predicted_memory,
@@ -44,7 +45,8 @@ pub fn lines(statistics: &Statistics, direction: Direction) -> Vec<String> {
     }
     if let Some(device) = &device {
         lines.push(format!(
-            "device: opened in {}, kernels ready in {}, memory in {}; {}, at most {} at once, each of up to {}; {} left to the CPU",
+            "device: opened in {}, kernels ready in {}, memory in {}; {}, at most {} at once, each of up to {}; {} \
+             left to the CPU",
             seconds(device.opening),
             seconds(device.preparing),
             seconds(device.allocating),

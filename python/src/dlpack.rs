@@ -107,7 +107,8 @@ impl<T: Send + 'static> Export<T> {
             let managed = Managed { tensor, owner, deleter: Some(delete::<T> as _) };
             (Box::into_raw(Box::new(managed)).cast(), PLAIN)
         };
-        // SAFETY: the pointer is not null, and the name lives for ever. A capsule that nobody consumes frees the tensor.
+        // SAFETY: the pointer is not null, and the name lives for ever. A capsule that nobody consumes frees the
+        // tensor.
         unsafe {
             let capsule = ffi::PyCapsule_New(managed, name.as_ptr(), Some(drop_capsule));
             Bound::from_owned_ptr_or_err(py, capsule)

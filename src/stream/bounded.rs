@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use crate::error::Error;
 
-/// Memory of the caller's to write a result to. It counts what does not fit, so that the caller learns how much it takes.
+/// Memory of the caller's to write a result to. It counts what does not fit, so that the caller learns how much it
+/// takes.
 pub struct Bounded<'a>(pub &'a mut [u8]);
 
 impl Write for Bounded<'_> {

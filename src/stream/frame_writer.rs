@@ -89,8 +89,8 @@ impl FrameWriter {
         self.end_block(writer, &header, is_last)
     }
 
-    /// Writes what comes before a block of a frame that is no single frame. The caller writes the header that it returns and
-    /// the payload, and then calls [`Self::end_block`].
+    /// Writes what comes before a block of a frame that is no single frame. The caller writes the header that it
+    /// returns and the payload, and then calls [`Self::end_block`].
     pub(crate) fn begin_block(
         &mut self,
         writer: &mut impl Write,
@@ -105,8 +105,8 @@ impl FrameWriter {
         Ok(self.block_header(coded, content_len, payload_len))
     }
 
-    /// Writes a block with distant matches. `own` are its own bytes, which were coded to `payload`; that is ignored if they
-    /// are stored.
+    /// Writes a block with distant matches. `own` are its own bytes, which were coded to `payload`; that is ignored if
+    /// they are stored.
     pub(crate) fn own_bytes(
         &mut self,
         writer: &mut impl Write,

@@ -135,7 +135,8 @@ impl Row {
 
     fn to_text(&self) -> String {
         let mut text = format!(
-            "{} on {}: -{} {}, filter {}, blocks of {}, ratio {:.3}: {} {:.1} GB/s\n  {} bytes in {} blocks, {} of device memory, {:.3} ms ({:.3} ms from start to end)\n",
+            "{} on {}: -{} {}, filter {}, blocks of {}, ratio {:.3}: {} {:.1} GB/s\n  {} bytes in {} blocks, {} of \
+             device memory, {:.3} ms ({:.3} ms from start to end)\n",
             self.file,
             self.device,
             self.level,

@@ -28,8 +28,8 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// `None` if the payload is damaged. There is nothing to decode of stored blocks, so the host checks them, while they
-    /// are in its cache.
+    /// `None` if the payload is damaged. There is nothing to decode of stored blocks, so the host checks them, while
+    /// they are in its cache.
     pub(super) fn of(header: &BlockHeader, payload: &[u8]) -> Option<Self> {
         let first = payload.first().copied().unwrap_or_default();
         let (needs, is_right) = match header.method {

@@ -30,8 +30,8 @@ impl SourceOptions {
     }
 
     /// Sets the most time that one read may take, with all retries. To this comes the time that the bytes of the read
-    /// take at 64 KiB a second, so that long reads over slow lines are possible. A server that sends nothing for a third
-    /// of the limit counts as failed, and is asked again. Local sources have no limit.
+    /// take at 64 KiB a second, so that long reads over slow lines are possible. A server that sends nothing for a
+    /// third of the limit counts as failed, and is asked again. Local sources have no limit.
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
         self

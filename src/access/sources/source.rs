@@ -9,8 +9,8 @@ pub trait Source: ReadAt {
     /// The URI, as messages show it: without passwords and signatures.
     fn uri(&self) -> &str;
 
-    /// Whether reading it again is about as fast as copying memory, because its bytes are in memory or in a local file. Then
-    /// its compressed blocks are not cached on their way to a device.
+    /// Whether reading it again is about as fast as copying memory, because its bytes are in memory or in a local file.
+    /// Then its compressed blocks are not cached on their way to a device.
     fn is_local(&self) -> bool {
         false
     }

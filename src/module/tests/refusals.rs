@@ -20,13 +20,15 @@ fn said(text: &str) -> String {
 fn recursion_is_refused_by_the_functions_name() {
     assert_eq!(
         said(source!("03_recursion")),
-        "function `factorial` calls itself; a device has no call stack: write a loop instead, with a fixed array for what must be kept"
+        "function `factorial` calls itself; a device has no call stack: write a loop instead, with a fixed array for \
+         what must be kept"
     );
     assert!(
         said(source!("09_mutual_recursion"))
             .starts_with("function `ping` calls itself by way of `pong`; ")
     );
-    let text = "(module (func $a (call $b)) (func $b (call $c)) (func $c (call $a)) (func (export \"main\") (call $a)))";
+    let text = "(module (func $a (call $b)) (func $b (call $c)) (func $c (call $a)) (func (export \"main\") (call \
+        $a)))";
     assert!(said(text).starts_with("function `a` calls itself by way of `b` and `c`; "));
     // Without names, by its export or number.
     let text = "(module (func (export \"main\") (call 0)))";
@@ -103,7 +105,8 @@ fn memory_is_small() {
     assert!(said(&memory(4097, 0)).contains("4097 bytes of stack and data"));
     assert!(said(&memory(20, 30)).contains("4 bytes of data at 30"));
     // What is not used does not count.
-    let unused = "(module (memory 17) (global (export \"__heap_base\") i32 (i32.const 1048576)) (func (export \"main\")))";
+    let unused = "(module (memory 17) (global (export \"__heap_base\") i32 (i32.const 1048576)) (func (export \
+        \"main\")))";
     assert_eq!(module(unused).entry("main").unwrap().private_bytes(), 0);
 }
 

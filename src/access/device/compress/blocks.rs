@@ -64,8 +64,8 @@ impl<'a> Host<'a> {
         (0..count).into_par_iter().map(block).collect()
     }
 
-    /// Block `number`, of which the device has `made` this. What it has stored, and what may be one repeated byte, which
-    /// has a method of its own, comes to the host.
+    /// Block `number`, of which the device has `made` this. What it has stored, and what may be one repeated byte,
+    /// which has a method of its own, comes to the host.
     pub(super) fn block(&self, number: u64, made: Option<EncodedBlock>) -> Result<Block, Error> {
         let (offset, content_len) = self.job.block(number);
         let in_batch = |made: &EncodedBlock| {

@@ -38,8 +38,8 @@ impl Layout {
         Ok(Self { frames, around, before, len })
     }
 
-    /// Writes to `room` what stands around the payloads of `blocks`, and returns each payload's place. Places are shorter than
-    /// their payloads, or empty, if there is less room than the layout needs.
+    /// Writes to `room` what stands around the payloads of `blocks`, and returns each payload's place. Places are
+    /// shorter than their payloads, or empty, if there is less room than the layout needs.
     pub(super) fn places<'r>(&self, room: &'r mut [u8], blocks: &[Block]) -> Vec<&'r mut [u8]> {
         let mut room = room;
         let mut take = |len: usize| {

@@ -16,7 +16,8 @@ pub(super) trait Sink {
     /// The next `len` bytes have been written to [`Self::room`].
     fn advance(&mut self, len: usize) -> io::Result<()>;
 
-    /// Prepares some of the next `len` bytes, if they take long to write to the first time. Returns whether it did anything.
+    /// Prepares some of the next `len` bytes, if they take long to write to the first time. Returns whether it did
+    /// anything.
     fn touch(&mut self, len: usize) -> bool;
 
     /// What takes the little that the host compresses.
@@ -92,8 +93,8 @@ impl Sink for Room<'_> {
         Ok(())
     }
 
-    /// The system gives memory, and clears it, when it is first written to. With one thread that takes longer than a device
-    /// takes to make payloads.
+    /// The system gives memory, and clears it, when it is first written to. With one thread that takes longer than a
+    /// device takes to make payloads.
     fn touch(&mut self, len: usize) -> bool {
         let end = len.min(self.left.len()).min(self.touched + TOUCHED);
         let Some(next) = self.left.get_mut(self.touched..end).filter(|next| !next.is_empty())

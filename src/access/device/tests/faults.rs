@@ -171,7 +171,8 @@ pub(super) fn every_fault_ends_well(packed: &[u8], options: &ArchiveOptions, con
             }
         }
         assert!(failed > 3);
-        // Wrong payloads are found by their checksums, and the CPU does those blocks. A wrong move stays within the buffer.
+        // Wrong payloads are found by their checksums, and the CPU does those blocks. A wrong move stays within the
+        // buffer.
         let (_, writes) = whole.copies();
         for fault in (0..writes).step_by(5).map(Fault::Write) {
             let _ = read(fault);

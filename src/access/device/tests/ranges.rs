@@ -203,7 +203,8 @@ fn several_destinations_at_once() {
         found.resize(two.len() as usize, 0);
         two.copy_to_host(0, &mut found).unwrap();
         assert!(found == contents[100_000..300_001] && host == contents[499_000..]);
-        // The blocks of a batch are asked for together, each once, so that the source can bring those that touch at once.
+        // The blocks of a batch are asked for together, each once, so that the source can bring those that touch at
+        // once.
         let (parts, reads) = (&source.parts, &source.reads);
         let (parts, reads) = (parts.load(Ordering::Relaxed), reads.load(Ordering::Relaxed));
         assert!(parts <= 9 && reads <= 4, "{parts} parts in {reads} reads");

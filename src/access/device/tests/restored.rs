@@ -91,8 +91,8 @@ fn one_block_repeats_many() {
     });
 }
 
-/// Damage in a list, in own bytes, in a block that others repeat; and a block that is not what its checksum says, though all
-/// that it consists of is.
+/// Damage in a list, in own bytes, in a block that others repeat; and a block that is not what its checksum says,
+/// though all that it consists of is.
 #[test]
 fn damage_is_named() {
     let contents = repeating();

@@ -21,8 +21,8 @@ pub(super) struct Run<'a> {
 const MAX_RUN: u64 = 8 << 20;
 /// Bytes between two parts that are read along with them at least: a request of its own takes as many for its headers.
 const FREE_GAP: u64 = 512;
-/// Bytes that are wanted for each one between parts that is read along with them. So those that nobody wants are at most
-/// a sixteenth.
+/// Bytes that are wanted for each one between parts that is read along with them. So those that nobody wants are at
+/// most a sixteenth.
 const WANTED_PER_GAP: u64 = 16;
 
 impl<'a> Run<'a> {
@@ -30,7 +30,8 @@ impl<'a> Run<'a> {
         Self { next: 0, position: part.offset, end: part.end(), parts: vec![part] }
     }
 
-    /// Groups parts into runs. Parts that overlap go into different ones, since no byte of an answer goes to two places.
+    /// Groups parts into runs. Parts that overlap go into different ones, since no byte of an answer goes to two
+    /// places.
     pub(super) fn coalesce(mut parts: Vec<Part<'a>>) -> Vec<Self> {
         parts.retain(|part| !part.buffer.is_empty());
         parts.sort_by_key(|part| part.offset);

@@ -65,7 +65,8 @@ pub(super) fn visible_memory(
     let connections = std::env::var(MAX_CONNECTIONS).ok().and_then(|text| text.parse().ok());
     if connections.is_none_or(|count: u32| count < CONNECTIONS) {
         return Err(DeviceError::Unsupported(format!(
-            "{MAX_CONNECTIONS}={CONNECTIONS} must be in the environment when the program starts: otherwise what the host sends can \
+            "{MAX_CONNECTIONS}={CONNECTIONS} must be in the environment when the program starts: otherwise what the \
+             host sends can \
              wait for the running kernel"
         )));
     }
