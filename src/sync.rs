@@ -4,7 +4,7 @@
 //! panicking task is caught and reported where it ran, and no lock is held while contents are only half changed. So
 //! these locks hand out their guards as they are.
 
-use std::sync::{self, MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::sync::{self, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// [`std::sync::Mutex`] without poison.
@@ -79,15 +79,17 @@ impl Condvar {
 }
 
 /// [`std::sync::RwLock`] without poison.
+#[cfg(any(feature = "cuda", feature = "opencl"))]
 #[derive(Debug, Default)]
 pub(crate) struct RwLock<T: ?Sized>(sync::RwLock<T>);
 
+#[cfg(any(feature = "cuda", feature = "opencl"))]
 impl<T: ?Sized> RwLock<T> {
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
+    pub(crate) fn read(&self) -> sync::RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+    pub(crate) fn write(&self) -> sync::RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
