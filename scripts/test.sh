@@ -70,7 +70,7 @@ checks() {
         cargo clippy --locked --quiet --all-targets --no-default-features --features "$features" -- -D warnings
     done
     # Tests do not depend on these.
-    for features in fast-sort simd "simd fast-sort" remote modules "cuda opencl" "cuda webgpu" "opencl webgpu"; do
+    for features in fast-sort simd "simd fast-sort" remote modules output "cuda opencl" "cuda webgpu" "opencl webgpu"; do
         cargo clippy --locked --quiet --lib --no-default-features --features "$features" -- -D warnings
     done
     for features in "" cuda "opencl remote" webgpu; do

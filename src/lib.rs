@@ -54,6 +54,7 @@
 //! - `cuda`, `opencl` (default), `webgpu`: devices, see [`gpu`]. Their system libraries are loaded at run time, so one
 //!   program runs on every machine.
 //! - `modules`: WebAssembly that users bring along, see `module`.
+//! - `output`: what the program and the Python package write files with; hidden in `internal`.
 //!
 //! The program `pz`, package `pz-cli`, uses all of them.
 
@@ -71,6 +72,8 @@ pub mod format;
 pub mod gpu;
 #[cfg(feature = "modules")]
 pub mod module;
+#[cfg(feature = "output")]
+mod output;
 mod pages;
 mod pipeline;
 pub mod resident;
@@ -111,6 +114,11 @@ pub mod internal {
     pub use crate::gpu::model::kernel::ALL as KERNELS;
     pub use crate::pages::advise_huge_pages;
     pub use crate::stream::{Bounded, Growing};
+
+    #[cfg(feature = "output")]
+    pub mod output {
+        pub use crate::output::*;
+    }
 
     pub mod bwt {
         pub use crate::codec::bwt::{Decoder, Encoder, Params};

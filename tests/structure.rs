@@ -14,6 +14,7 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("pages", &[]),
     ("sync", &[]),
+    ("output", &["sync"]),
     ("user_cache", &["sync"]),
     ("codec", &["bits", "pages"]),
     ("format", &["codec"]),

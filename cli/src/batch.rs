@@ -5,11 +5,12 @@
 //! folders, and last check each source once more and remove it. If the program is killed at any point in between,
 //! the sources are still there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
+use pz::internal::output::{Name, folder};
+
 use crate::failure::Failure;
-use crate::folder;
 use crate::output::Complete;
 use crate::source::{Input, Source};
 
@@ -32,6 +33,8 @@ pub struct Waiting<T> {
 /// Outputs that wait to be synced.
 pub struct SyncBatch<T> {
     waiting: Vec<Waiting<T>>,
+    /// The names of their inputs and outputs.
+    names: HashSet<Name>,
     bytes: u64,
 }
 
@@ -40,12 +43,14 @@ pub type Ended<T> = (Input, Result<T, Failure>);
 
 impl<T> SyncBatch<T> {
     pub fn new() -> Self {
-        SyncBatch { waiting: Vec::new(), bytes: 0 }
+        SyncBatch { waiting: Vec::new(), names: HashSet::new(), bytes: 0 }
     }
 
     /// Adds an output.
     pub fn add(&mut self, waiting: Waiting<T>) {
         self.bytes += waiting.output.len();
+        let paths = [Some(waiting.output.path()), waiting.input.path()];
+        self.names.extend(paths.into_iter().flatten().filter_map(|path| Name::of(path).ok()));
         self.waiting.push(waiting);
     }
 
@@ -56,14 +61,13 @@ impl<T> SyncBatch<T> {
 
     /// Whether `path` is the name of a waiting output or of a waiting input.
     pub fn concerns(&self, path: &Path) -> bool {
-        self.waiting
-            .iter()
-            .any(|waiting| waiting.output.path() == path || waiting.input.path() == Some(path))
+        !self.names.is_empty() && Name::of(path).is_ok_and(|name| self.names.contains(&name))
     }
 
     /// Syncs all outputs, gives them their names and removes their sources.
     pub fn finish(&mut self) -> Vec<Ended<T>> {
         self.bytes = 0;
+        self.names.clear();
         let mut ended = Vec::new();
         let mut keep =
             |waiting: Vec<Waiting<T>>,

@@ -124,7 +124,7 @@ impl Device {
 /// Ends the program because a device that the user asked for is missing, whatever other threads are doing.
 fn give_up(failure: &Failure) -> DeviceError {
     messages::report(None, failure);
-    let _list = cleanup::remove_all();
+    let _list = pz::internal::output::remove_all();
     messages::end_at_once(failure.exit as u8)
 }
 

@@ -164,6 +164,11 @@ impl Filtering {
         self.filter.is_some()
     }
 
+    /// The files of the filter's modules.
+    pub fn files(&self) -> &[PathBuf] {
+        self.filter.as_ref().map_or(&[], |chain| &chain.files)
+    }
+
     /// The filter that the user chose, if any. Reads its modules.
     ///
     /// # Errors

@@ -106,7 +106,7 @@ pub fn decoder<'s>(
     source: &'s mut Source,
     options: &DecodeOptions,
 ) -> Result<Decoder<&'s mut Source>, Failure> {
-    let places = source.places();
+    let places = source.places(true);
     let mut decoder = Decoder::new(source, options)?;
     if let Some((places, _)) = &places {
         decoder.read_from_places(places, 0);

@@ -1,8 +1,8 @@
 //! The `pz` program: arguments, progress and exit codes around the library's public interface.
 
 mod args;
-mod attributes;
 mod batch;
+mod claims;
 mod cleanup;
 mod commands;
 mod compressed;
@@ -13,7 +13,6 @@ mod environment;
 mod failure;
 mod filtering;
 mod filters;
-mod folder;
 mod formats;
 mod inputs;
 mod levels;
@@ -35,7 +34,7 @@ mod session;
 mod settings;
 mod sizes;
 mod source;
-mod stale;
+mod sparse;
 mod standard;
 mod summary;
 mod table;

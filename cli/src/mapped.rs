@@ -19,7 +19,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use pz::WriteAt;
 use pz::internal::is_in_memory;
+use rustix::fs::FallocateFlags;
 
+use crate::sparse;
 use huge_pages::HugePages;
 use region::Region;
 
@@ -43,13 +45,21 @@ pub struct Mapped {
     filled: Condvar,
     /// Whether mapping works; cleared by the first failure.
     maps: AtomicBool,
+    /// Whether zeros may become holes.
+    is_sparse: bool,
     failed: Arc<AtomicBool>,
 }
 
 impl Mapped {
     /// Wraps `file`, which is empty, if it lies in tmpfs. `len` is its final length, if that is known. If it is
-    /// not, the file may get longer than its contents, and the caller truncates it. Sets `failed` if a write fails.
-    pub fn new(file: &File, len: Option<u64>, failed: &Arc<AtomicBool>) -> Option<Self> {
+    /// not, the file may get longer than its contents, and the caller truncates it. Runs of zeros become holes if it
+    /// `is_sparse`. Sets `failed` if a write fails.
+    pub fn new(
+        file: &File,
+        len: Option<u64>,
+        is_sparse: bool,
+        failed: &Arc<AtomicBool>,
+    ) -> Option<Self> {
         // A 32-bit process has too few addresses.
         if !cfg!(target_pointer_width = "64") {
             return None;
@@ -65,6 +75,7 @@ impl Mapped {
             filling: Mutex::new(0),
             filled: Condvar::new(),
             maps: AtomicBool::new(true),
+            is_sparse,
             failed: Arc::clone(failed),
         })
     }
@@ -163,13 +174,37 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl WriteAt for Mapped {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let written = self.write(bytes, offset);
+        let written = self.write_parts(bytes, offset);
         self.failed.fetch_or(written.is_err(), Ordering::Relaxed);
         written
     }
 }
 
 impl Mapped {
+    /// Writes at `offset`, and leaves holes if it may.
+    fn write_parts(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        if !self.is_sparse {
+            return self.write(bytes, offset);
+        }
+        let whole = bytes.len();
+        while !bytes.is_empty() {
+            let (len, is_hole) = sparse::first_part(bytes, offset);
+            let end = offset + len as u64;
+            match is_hole {
+                false => self.write(&bytes[..len], offset)?,
+                true => self.lengthen(end)?,
+            }
+            // A file with a whole block of zeros may have many. Huge pages would fill them, and may have done so here.
+            if is_hole && len == whole {
+                self.huge_pages.stop();
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                let _ = rustix::fs::fallocate(&self.file, flags, offset, len as u64);
+            }
+            (bytes, offset) = (&bytes[len..], end);
+        }
+        Ok(())
+    }
+
     /// Writes at `offset`: through a mapping if there are many bytes, else plainly.
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let range = offset..offset + bytes.len() as u64;
@@ -197,7 +232,7 @@ mod tests {
     fn parts_land_at_their_offsets() {
         let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
         let failed = Arc::default();
-        let Some(mapped) = Mapped::new(&file, Some(5_000_001), &failed) else { return };
+        let Some(mapped) = Mapped::new(&file, Some(5_000_001), false, &failed) else { return };
         let contents: Vec<u8> = (0..5_000_001u32).map(|i| (i.wrapping_mul(i) >> 9) as u8).collect();
         let lens = [1_048_576, 3, 262_144, 1_000_000, 70_000, 999_999];
         let mut parts = Vec::new();
@@ -240,7 +275,7 @@ mod tests {
     #[test]
     fn no_write_cuts_off_one_behind_it() {
         let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
-        let Some(mapped) = Mapped::new(&file, None, &Arc::default()) else { return };
+        let Some(mapped) = Mapped::new(&file, None, false, &Arc::default()) else { return };
         // Large enough to be mapped, and too small.
         let (large, small) = (vec![1; MIN_MAPPED_WRITE], vec![2; 1000]);
         mapped.write_all_at(&small, large.len() as u64).unwrap();
@@ -251,10 +286,37 @@ mod tests {
     }
 
     #[test]
+    fn zeros_become_holes() {
+        use std::os::unix::fs::MetadataExt;
+        let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
+        let len = 200 << 20;
+        let Some(mapped) = Mapped::new(&file, Some(len), true, &Arc::default()) else { return };
+        // Data behind which huge pages are asked for, then blocks of zeros, then data with zeros in them.
+        let (ones, zeros) = (vec![1; 4 << 20], vec![0; 4 << 20]);
+        let mut mixed = ones.clone();
+        mixed[1 << 20..3 << 20].fill(0);
+        for at in (0..len).step_by(4 << 20) {
+            let bytes = match at >> 20 {
+                0..48 => &ones,
+                196.. => &mixed,
+                _ => &zeros,
+            };
+            mapped.write_all_at(bytes, at).unwrap();
+        }
+        let mut back = vec![9; 4 << 20];
+        for (at, expected) in [(44, &ones), (48, &zeros), (100, &zeros), (196, &mixed)] {
+            FileExt::read_exact_at(&file, &mut back, at << 20).unwrap();
+            assert!(back == *expected, "at {at} MiB");
+        }
+        let taken = file.metadata().unwrap().blocks() * 512;
+        assert!(taken <= 52 << 20, "{taken} bytes of {len}");
+    }
+
+    #[test]
     fn huge_pages_hold_what_small_ones_do() {
         let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
         let failed = Arc::default();
-        let Some(mapped) = Mapped::new(&file, None, &failed) else { return };
+        let Some(mapped) = Mapped::new(&file, None, false, &failed) else { return };
         // Behind the part that always has small pages; in pieces that do not end with pages, from two threads.
         let start = (32 << 20) + 77;
         let contents: Vec<u8> = (0..9_000_001u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();

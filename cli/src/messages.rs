@@ -3,7 +3,6 @@
 use std::fmt::{Arguments, Display};
 use std::io::{self, Write};
 
-use crate::cleanup;
 use crate::failure::{Exit, Failure};
 use crate::panics;
 
@@ -33,7 +32,7 @@ pub fn report(name: Option<&dyn Display>, failure: &Failure) {
 /// The reader, `head` for example, has seen enough. Programs then die of SIGPIPE without a message, and tar and
 /// shells expect that.
 fn end_by_broken_pipe() -> ! {
-    cleanup::remove_all();
+    pz::internal::output::remove_all();
     #[cfg(unix)]
     let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
     std::process::exit(Exit::Environment as i32)

@@ -105,6 +105,6 @@ fn end() -> ! {
 
 #[cfg(unix)]
 fn leave() -> ! {
-    crate::cleanup::try_remove_all();
+    pz::internal::output::try_remove_all();
     signal_hook::low_level::exit(1)
 }

@@ -1,20 +1,19 @@
 //! The output, which has a temporary name until it is complete.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io::{self, IsTerminal, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pz::WriteAt;
-use same_file::Handle;
+use pz::internal::output::{Existing, NewFile, Refusal, RefusedAttributes, folder};
 
-use crate::attributes::{self, Refused};
-use crate::cleanup::Unfinished;
+use crate::cleanup;
 use crate::failure::{Failure, describe_io, show};
-use crate::folder;
 use crate::progress::Progress;
-use crate::source::{self, Source};
+use crate::source;
+use crate::sparse;
 use crate::standard;
 
 /// An open output.
@@ -26,76 +25,56 @@ pub struct Output {
     places_failed: Arc<AtomicBool>,
     /// Whether threads write to it through mappings, which may make it longer than its contents.
     mapped: bool,
+    /// Whether zeros may become holes.
+    is_sparse: bool,
+    /// Where the last hole ended. The file ends before a hole that nothing follows.
+    hole_end: u64,
     progress: Progress,
 }
 
 enum Place {
     /// Standard output.
     Stdout(File),
-    /// A device, a pipe or an already open file that has a name: we must not rename over it.
-    Special { file: File, path: PathBuf },
-    /// A file under its temporary name.
-    Named { unfinished: Unfinished, path: PathBuf, overwrite: bool },
+    /// What the path leads to.
+    Named { file: NewFile, path: PathBuf },
 }
 
 impl Output {
     fn new(place: Place) -> Self {
         let (written, failed, places_failed) = (0, false, Arc::default());
-        let (mapped, progress) = (false, Progress::silent());
-        Output { place, written, failed, places_failed, mapped, progress }
+        let (mapped, is_sparse, hole_end) = (false, false, 0);
+        let progress = Progress::silent();
+        Output { place, written, failed, places_failed, mapped, is_sparse, hole_end, progress }
     }
 
-    /// Opens standard output. Refuses a terminal if `binary`, and refuses the file that `source` is read from.
-    pub fn stdout(source: &Source, binary: bool) -> Result<Self, Failure> {
+    /// Opens standard output. Refuses a terminal if `binary`.
+    pub fn stdout(binary: bool) -> Result<Self, Failure> {
         if binary && io::stdout().is_terminal() {
             return Err(Failure::environment(
                 "refusing to write compressed data to a terminal; -f forces it, -o names a file",
             ));
         }
         let file = standard::output()?;
-        let metadata = file.metadata()?;
-        let is_file = metadata.is_file() && source.is_seekable();
-        if is_file && Some(Handle::stdout()?) == source.handle()? {
-            return Err(Failure::environment("standard output is the input file"));
-        }
-        source::widen_pipe(&file, &metadata);
+        source::widen_pipe(&file, &file.metadata()?);
         Ok(Output::new(Place::Stdout(file)))
     }
 
-    /// Creates an output called `path`. An existing file of that name stays untouched until [`Complete::rename`].
-    pub fn create(path: &Path, overwrite: bool, source: &Source) -> Result<Self, Failure> {
-        Self::create_at(path, overwrite, source).map_err(|failure| failure.at(path))
+    /// Creates an output called `path`, with mode, times and owner of `like`. An existing file of that name stays
+    /// untouched until [`Complete::rename`], if it can be replaced then.
+    pub fn create(
+        path: &Path,
+        existing: Existing,
+        like: Option<&Metadata>,
+    ) -> Result<Self, Failure> {
+        cleanup::watch();
+        let file =
+            NewFile::create(path, existing, like).map_err(|refusal| refused(refusal, path))?;
+        Ok(Output::new(Place::Named { file, path: path.to_path_buf() }))
     }
 
-    fn create_at(path: &Path, overwrite: bool, source: &Source) -> Result<Self, Failure> {
-        // A dangling link counts as existing too.
-        if fs::symlink_metadata(path).is_ok() {
-            match fs::metadata(path) {
-                Ok(metadata) if metadata.is_dir() => {
-                    return Err(Failure::environment("is a directory"));
-                }
-                Ok(metadata) if is_block_device(&metadata) && !overwrite => {
-                    return Err(Failure::environment("is a block device; -f writes to it"));
-                }
-                Ok(metadata) if !metadata.is_file() => {
-                    let file = File::options().write(true).open(path)?;
-                    return Ok(Output::new(Place::Special { file, path: path.to_path_buf() }));
-                }
-                Ok(_) if source.is_seekable() && is_same(path, source)? => {
-                    return Err(Failure::environment("is the input file"));
-                }
-                // `/dev/fd/3` means the open file, and renaming would replace the link to it. Append, so that the
-                // file keeps what it holds.
-                Ok(_) if standard::descriptor(path).is_some() => {
-                    let file = File::options().append(true).open(path)?;
-                    return Ok(Output::new(Place::Special { file, path: path.to_path_buf() }));
-                }
-                _ if !overwrite => return Err(exists()),
-                _ => {}
-            }
-        }
-        let unfinished = Unfinished::create_in(folder::of(path))?;
-        Ok(Output::new(Place::Named { unfinished, path: path.to_path_buf(), overwrite }))
+    /// Lets runs of zeros become holes, if the file is pz's own: one that was there may need all of its blocks.
+    pub fn leave_holes(&mut self) {
+        self.is_sparse = matches!(&self.place, Place::Named { file, .. } if file.is_unfinished());
     }
 
     /// Reports further writes to `progress`.
@@ -108,23 +87,32 @@ impl Output {
     /// already.
     pub fn places(&mut self, len: Option<u64>) -> Option<Arc<dyn WriteAt>> {
         #[cfg(target_os = "linux")]
-        if let Place::Named { unfinished, .. } = &self.place
+        if let Place::Named { file, .. } = &self.place
+            && file.is_unfinished()
             && self.written == 0
         {
-            let mapped = crate::mapped::Mapped::new(unfinished.file(), len, &self.places_failed)?;
+            let mapped =
+                crate::mapped::Mapped::new(file.file(), len, self.is_sparse, &self.places_failed)?;
             self.mapped = true;
             return Some(Arc::new(mapped));
         }
         None
     }
 
+    /// The file, to write to.
+    fn file(&mut self) -> io::Result<&File> {
+        match &mut self.place {
+            Place::Stdout(file) => Ok(file),
+            Place::Named { file, .. } => {
+                file.begin()?;
+                Ok(file.file())
+            }
+        }
+    }
+
     /// Writes `len` zeros. At the end of a regular file they become a hole, which takes no space.
     pub fn write_hole(&mut self, len: u64) -> io::Result<()> {
-        let file = match &self.place {
-            Place::Stdout(file) | Place::Special { file, .. } => file,
-            Place::Named { unfinished, .. } => unfinished.file(),
-        };
-        let result = leave_hole(file, len);
+        let result = self.file().and_then(|file| leave_hole(file, len));
         self.failed |= result.is_err();
         if result? {
             self.written += len;
@@ -152,72 +140,77 @@ impl Output {
         self.written
     }
 
-    /// Whether it will become a regular file under its own name.
-    pub fn is_named(&self) -> bool {
-        matches!(self.place, Place::Named { .. })
+    /// Whether it is or becomes a regular file under its own name.
+    pub fn is_regular(&self) -> bool {
+        matches!(&self.place, Place::Named { file, .. } if file.is_regular())
     }
 
-    /// Opens the written file from its beginning, to check it. Works only if the output [is named](Self::is_named).
+    /// Opens the written file from its beginning, to check it. Works only if the output [is one](Self::is_regular).
     pub fn reopen(&self) -> io::Result<File> {
         match &self.place {
-            Place::Named { unfinished, .. } => unfinished.file().try_clone().and_then(rewound),
-            Place::Stdout(_) | Place::Special { .. } => Err(io::ErrorKind::Unsupported.into()),
+            Place::Named { file, .. } => file.reopen(),
+            Place::Stdout(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
-    /// Adds the output's name to an error that came from writing.
+    /// Adds the output's name to an error that came from writing, and what the error leaves of a file that was there.
     pub fn blame(&self, failure: Failure) -> Failure {
         let failed = self.failed || self.places_failed.load(Ordering::Relaxed);
-        match (&self.place, failed) {
-            (_, false) => failure,
-            (Place::Stdout(_), true) => failure.at(Path::new("standard output")),
-            (Place::Special { path, .. } | Place::Named { path, .. }, true) => failure.at(path),
+        match &self.place {
+            Place::Stdout(_) if failed => failure.at(Path::new("standard output")),
+            Place::Named { file, path } => {
+                let mut failure = if failed { failure.at(path) } else { failure };
+                if file.is_begun_in_place() {
+                    failure.what += &format!("; {} is incomplete now", show(path));
+                }
+                failure
+            }
+            Place::Stdout(_) => failure,
         }
     }
 
-    /// Finishes the file, and gives it the mode, times and owner of `like`. An output that already has its name is
-    /// synced here if `sync`.
-    pub fn complete(
-        self,
-        like: Option<&Metadata>,
-        sync: bool,
-    ) -> Result<Option<Complete>, Failure> {
-        let Place::Named { unfinished, path, overwrite } = self.place else {
+    /// Finishes the file, and sets its mode, times and owner. Standard output, a device or a pipe is synced here if
+    /// `sync`.
+    pub fn complete(mut self, sync: bool) -> Result<Option<Complete>, Failure> {
+        if !self.is_regular() {
             return self.sync_in_place(sync).map(|()| None);
-        };
-        let file = unfinished.file();
-        // Mappings may have extended the file beyond its contents. Only then truncate it, so as not to hide another
-        // program's write.
-        if self.mapped && file.metadata()?.len() > self.written {
-            file.set_len(self.written).map_err(|error| Failure::from(error).at(&path))?;
         }
-        let refused = match like {
-            Some(metadata) => attributes::imitate(file, metadata),
-            None => attributes::give_default_mode(file),
-        };
-        Ok(Some(Complete { unfinished, path, overwrite, len: self.written, refused }))
+        let (len, mapped) = (self.written, self.mapped);
+        let ends_in_hole = self.is_sparse && self.hole_end == len;
+        let begun = self.file().map(drop);
+        begun.map_err(|error| self.blame(error.into()))?;
+        let Place::Named { file, path } = self.place else { return Ok(None) };
+        // Mappings may have extended the file beyond its contents, and a hole at its end has not extended it. Only then
+        // change its length, so as not to hide another program's write.
+        let found = file.file().metadata()?.len();
+        if (mapped && found > len) || (ends_in_hole && found < len) {
+            file.file().set_len(len).map_err(|error| Failure::from(error).at(&path))?;
+        }
+        let refused = file.set_attributes();
+        Ok(Some(Complete { file, path, len, refused }))
     }
 
     fn sync_in_place(self, sync: bool) -> Result<(), Failure> {
-        match &self.place {
-            Place::Stdout(file) | Place::Special { file, .. } if sync => match file.sync_all() {
-                // Pipes and terminals cannot be synced.
-                Err(error) if folder::UNSYNCABLE.contains(&error.kind()) => Ok(()),
-                Err(error) => Err(Output { failed: true, ..self }.blame(error.into())),
-                Ok(()) => Ok(()),
-            },
-            _ => Ok(()),
+        let synced = match &self.place {
+            _ if !sync => Ok(()),
+            Place::Stdout(file) => file.sync_all(),
+            Place::Named { file, .. } => file.file().sync_all(),
+        };
+        match synced {
+            // Pipes and terminals cannot be synced.
+            Err(error) if folder::UNSYNCABLE.contains(&error.kind()) => Ok(()),
+            Err(error) => Err(Output { failed: true, ..self }.blame(error.into())),
+            Ok(()) => Ok(()),
         }
     }
 }
 
-/// A file that is complete but does not have its name yet. Dropping it removes it.
+/// A file that is complete but, unless it was written in place, does not have its name yet. Dropping it removes it.
 pub struct Complete {
-    unfinished: Unfinished,
+    file: NewFile,
     path: PathBuf,
-    overwrite: bool,
     len: u64,
-    refused: Refused,
+    refused: RefusedAttributes,
 }
 
 impl Complete {
@@ -243,7 +236,7 @@ impl Complete {
         #[cfg(target_os = "linux")]
         {
             use std::os::fd::AsRawFd;
-            let descriptor = self.unfinished.file().as_raw_fd();
+            let descriptor = self.file.file().as_raw_fd();
             // SAFETY: the descriptor is open, and the call touches no memory of ours. If it fails, `sync` says so.
             unsafe { libc::sync_file_range(descriptor, 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
         }
@@ -251,38 +244,60 @@ impl Complete {
 
     /// Waits until the contents are on disk. [`sync_folder`] does the same for the name.
     pub fn sync(&self) -> Result<(), Failure> {
-        let synced = self.unfinished.file().sync_all();
+        let synced = self.file.file().sync_all();
         synced.map_err(|error| Failure::from(error).at(&self.path))
     }
 
     /// Gives the file its name.
     pub fn rename(&mut self) -> Result<(), Failure> {
-        let mut rename = || -> Result<(), Failure> {
-            let len = self.unfinished.file().metadata()?.len();
-            if len != self.len {
-                let written = self.len;
-                return Err(Failure::environment(format!(
-                    "another program changed it: pz wrote {written} bytes, and it has {len}"
-                )));
-            }
-            self.unfinished.rename(&self.path, self.overwrite).map_err(|error| match error.kind() {
-                io::ErrorKind::AlreadyExists => exists(),
-                _ => error.into(),
-            })
-        };
-        rename().map_err(|failure| failure.at(&self.path))
+        let len = self.file.file().metadata().map(|metadata| metadata.len());
+        let len = len.map_err(|error| Failure::from(error).at(&self.path))?;
+        if len != self.len {
+            let written = self.len;
+            let what =
+                format!("another program changed it: pz wrote {written} bytes, and it has {len}");
+            return Err(Failure::environment(what).at(&self.path));
+        }
+        self.file.finish().map_err(|refusal| refused(refusal, &self.path))
     }
+}
+
+/// What may happen to a file that has the name of an output, depending on `-f`, and on whether the user chose the name
+/// or it was made from the input's.
+pub fn existing(force: bool, is_chosen: bool) -> Existing {
+    match (force, is_chosen) {
+        (false, _) => Existing::Stays,
+        (true, false) => Existing::IsReplaced,
+        (true, true) => Existing::IsFollowedAndReplaced,
+    }
+}
+
+/// The failure of an output that cannot be created or named.
+fn refused(refusal: Refusal, path: &Path) -> Failure {
+    let failure = match refusal {
+        Refusal::Exists => Failure::environment("already exists; -f overwrites it"),
+        Refusal::IsBlockDevice => Failure::environment("is a block device; -f writes to it"),
+        Refusal::Io(error) => Failure::from(error),
+    };
+    failure.at(path)
 }
 
 impl Write for Output {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        let result = match &mut self.place {
-            Place::Stdout(file) | Place::Special { file, .. } => file.write(buffer),
-            Place::Named { unfinished, .. } => unfinished.file().write(buffer),
+        let (len, is_hole) = match self.is_sparse {
+            true => sparse::first_part(buffer, self.written),
+            false => (buffer.len(), false),
         };
+        let result = self.file().and_then(|mut file| match is_hole {
+            true => file.seek(io::SeekFrom::Current(len as i64)).map(|_| len),
+            false => file.write(&buffer[..len]),
+        });
         self.failed |= matches!(&result, Err(e) if e.kind() != io::ErrorKind::Interrupted);
         let count = result?;
         self.written += count as u64;
+        if is_hole {
+            self.hole_end = self.written;
+        }
         self.progress.wrote(count);
         Ok(count)
     }
@@ -292,37 +307,14 @@ impl Write for Output {
     }
 }
 
-/// Extends a regular file by `len` bytes if the position is at its end; returns whether it did.
+/// Extends a regular file by `len` bytes if the position is at its end, or after a hole there; returns whether it did.
 fn leave_hole(mut file: &File, len: u64) -> io::Result<bool> {
     let metadata = file.metadata()?;
-    if !metadata.is_file() || file.stream_position()? != metadata.len() {
+    if !metadata.is_file() || file.stream_position()? < metadata.len() {
         return Ok(false);
     }
-    let end = metadata.len().checked_add(len).ok_or(io::ErrorKind::FileTooLarge)?;
+    let end = file.stream_position()?.checked_add(len).ok_or(io::ErrorKind::FileTooLarge)?;
     file.set_len(end)?;
     file.seek(io::SeekFrom::Start(end))?;
     Ok(true)
-}
-
-fn exists() -> Failure {
-    Failure::environment("already exists; -f overwrites it")
-}
-
-#[cfg(unix)]
-fn is_block_device(metadata: &Metadata) -> bool {
-    std::os::unix::fs::FileTypeExt::is_block_device(&metadata.file_type())
-}
-
-#[cfg(not(unix))]
-fn is_block_device(_: &Metadata) -> bool {
-    false
-}
-
-fn is_same(path: &Path, source: &Source) -> io::Result<bool> {
-    Ok(Some(Handle::from_path(path)?) == source.handle()?)
-}
-
-fn rewound(mut file: File) -> io::Result<File> {
-    file.rewind()?;
-    Ok(file)
 }

@@ -10,11 +10,13 @@ use std::time::SystemTime;
 
 use pz::ReadAt;
 use pz::access::{SourceReader, Traffic, Uri};
-use same_file::Handle;
+use pz::internal::output::FileId;
 
 use crate::failure::{Failure, show};
 use crate::progress::Progress;
 use crate::remote;
+#[cfg(target_os = "linux")]
+use crate::sparse;
 use crate::standard;
 
 /// An input that the user named.
@@ -50,6 +52,15 @@ impl Input {
         match self {
             Input::Path(path) => Some(path),
             Input::Stdin | Input::Uri(_) => None,
+        }
+    }
+
+    /// The regular file of this machine that it is, if it is one.
+    pub fn id(&self) -> Option<FileId> {
+        match self {
+            Input::Stdin => standard::input_id(),
+            Input::Path(path) => FileId::of_regular_file(path),
+            Input::Uri(_) => None,
         }
     }
 }
@@ -115,6 +126,17 @@ impl Reads {
     }
 }
 
+/// What another program has done to an input while we read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing.
+    None,
+    /// It has changed the mode or the names of the file; or the contents, and then reset the modification time.
+    Inode,
+    /// It has changed the contents.
+    Contents,
+}
+
 /// Where an input's bytes come from.
 enum Body {
     File(File),
@@ -144,6 +166,9 @@ impl Seek for Body {
 struct Places {
     file: File,
     len: u64,
+    /// Whether holes are skipped, which moves the file's position.
+    #[cfg(target_os = "linux")]
+    skips_holes: bool,
     reads: Arc<Reads>,
     progress: Progress,
 }
@@ -155,6 +180,12 @@ impl ReadAt for Places {
     }
 
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        let read = match self.skips_holes {
+            true => sparse::read_exact_at(&self.file, buffer, offset),
+            false => std::os::unix::fs::FileExt::read_exact_at(&self.file, buffer, offset),
+        };
+        #[cfg(not(target_os = "linux"))]
         let read = std::os::unix::fs::FileExt::read_exact_at(&self.file, buffer, offset);
         self.reads.failed(read.is_err());
         self.reads.count(buffer.len());
@@ -250,14 +281,6 @@ impl Source {
         1
     }
 
-    /// Its identity, to compare with an output's; `None` if it is not on this machine.
-    pub fn handle(&self) -> io::Result<Option<Handle>> {
-        match &self.body {
-            Body::File(file) => Handle::from_file(file.try_clone()?).map(Some),
-            Body::Remote(_) => Ok(None),
-        }
-    }
-
     /// Reports further reads to `progress`.
     pub fn set_progress(&mut self, progress: Progress) {
         self.progress = progress;
@@ -274,14 +297,22 @@ impl Source {
     }
 
     /// Lets several threads read the input; also gives its length. `None` unless it is a regular file from which
-    /// nothing has been read. What they read counts as read.
-    pub fn places(&self) -> Option<(Arc<dyn ReadAt>, u64)> {
+    /// nothing has been read. What they read counts as read. If nothing else `is_read` from the source meanwhile, holes
+    /// are skipped.
+    pub fn places(&self, is_read: bool) -> Option<(Arc<dyn ReadAt>, u64)> {
         #[cfg(unix)]
         if let (Body::File(file), Some(len), 0) = (&self.body, self.len(), self.bytes_read()) {
-            let file = file.try_clone().ok()?;
-            let (reads, progress) = (Arc::clone(&self.reads), self.progress.clone());
-            return Some((Arc::new(Places { file, len, reads, progress }), len));
+            let places = Places {
+                file: file.try_clone().ok()?,
+                len,
+                #[cfg(target_os = "linux")]
+                skips_holes: !is_read && self.before.as_ref().is_some_and(sparse::has_holes),
+                reads: Arc::clone(&self.reads),
+                progress: self.progress.clone(),
+            };
+            return Some((Arc::new(places), len));
         }
+        let _ = is_read;
         None
     }
 
@@ -295,32 +326,37 @@ impl Source {
         self.reads.failed.load(Ordering::Relaxed)
     }
 
-    /// Whether another program changed the file since it was opened. Of a file elsewhere, each read finds that out.
-    pub fn changed(&self) -> bool {
-        let (Body::File(file), Some(before)) = (&self.body, &self.before) else { return false };
-        let Ok(now) = file.metadata() else { return true };
-        let modified = |metadata: &Metadata| metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-        // A program can reset the modification time after a write, but not the time of the last inode change.
-        #[cfg(unix)]
-        let changed = |metadata: &Metadata| {
-            use std::os::unix::fs::MetadataExt;
-            (metadata.ctime(), metadata.ctime_nsec())
+    /// What another program has done to the file since it was opened. Of a file elsewhere, each read finds that out.
+    pub fn change(&self) -> Change {
+        let (Body::File(file), Some(before)) = (&self.body, &self.before) else {
+            return Change::None;
         };
-        #[cfg(not(unix))]
-        let changed = |_: &Metadata| ();
-        now.len() != before.len()
-            || modified(&now) != modified(before)
-            || changed(&now) != changed(before)
+        let Ok(now) = file.metadata() else { return Change::Contents };
+        let modified = |metadata: &Metadata| metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        if now.len() != before.len() || modified(&now) != modified(before) {
+            return Change::Contents;
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            let changed = |metadata: &Metadata| (metadata.ctime(), metadata.ctime_nsec());
+            if changed(&now) != changed(before) {
+                return Change::Inode;
+            }
+        }
+        Change::None
     }
 
     /// Removes the file, from which `output` was made, unless it has changed or its name now belongs to another
     /// file.
     pub fn remove(self, output: &Path) -> Result<(), Failure> {
-        let Input::Path(path) = &self.input else { return Ok(()) };
-        if Some(Handle::from_path(path)?) != self.handle()? {
+        let (Input::Path(path), Body::File(file)) = (&self.input, &self.body) else {
+            return Ok(());
+        };
+        if FileId::of_path(path)? != FileId::of_file(file)? {
             return Err(Failure::environment("was replaced by another file: not removed"));
         }
-        if self.changed() {
+        if self.change() != Change::None {
             let output = show(output);
             return Err(Failure::environment(format!(
                 "changed after it was read: not removed, and {output} lacks the change"
@@ -366,6 +402,11 @@ impl Seek for Source {
         self.reads.failed(result.is_err());
         result
     }
+}
+
+/// The warning for a source that has changed, although all of it could be read.
+pub fn changed(output: &str) -> String {
+    format!("changed while it was being read; {output} holds what was read")
 }
 
 fn directory() -> Failure {

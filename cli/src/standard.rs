@@ -4,12 +4,13 @@
 //! succeed and discard its output, and `pz <&-` would compress nothing. Once the runtime has started, that
 //! `/dev/null` cannot be told from one that the user asked for. So we look at the descriptors before.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use pz::internal::output::{FileId, descriptor};
+
 use crate::failure::Failure;
-use crate::folder;
 
 /// Standard input, without the standard library's buffer.
 pub fn input() -> Result<File, Failure> {
@@ -49,26 +50,24 @@ pub fn check_output() -> Result<(), Failure> {
     }
 }
 
-/// The descriptor that a path such as `/dev/stdout` or `/dev/fd/3` leads to; `None` for any other path.
-pub fn descriptor(path: &Path) -> Option<u32> {
-    let ours = fs::canonicalize("/proc/self/fd").ok();
-    let mut path = path.to_path_buf();
-    for _ in 0..MAX_LINKS {
-        let folder = fs::canonicalize(folder::of(&path)).ok()?;
-        if Some(&folder) == ours.as_ref() || folder == Path::new("/dev/fd") {
-            return path.file_name()?.to_str()?.parse().ok();
-        }
-        path = folder.join(fs::read_link(folder.join(path.file_name()?)).ok()?);
-    }
-    None
+/// The regular file that standard input is, if it is one.
+pub fn input_id() -> Option<FileId> {
+    id(input().ok()?)
 }
 
-/// The number of links that the system follows before it gives up.
-const MAX_LINKS: usize = 40;
+/// The regular file that standard output is, if it is one.
+pub fn output_id() -> Option<FileId> {
+    id(output().ok()?)
+}
+
+fn id(file: File) -> Option<FileId> {
+    let is_regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
+    if is_regular { FileId::of_file(&file).ok() } else { None }
+}
 
 /// Whether a path means standard output: `-`, or something like `/dev/stdout`.
 pub fn is_output(path: &Path) -> bool {
-    path.as_os_str() == "-" || descriptor(path) == Some(1)
+    path.as_os_str() == "-" || descriptor::number(path) == Some(1)
 }
 
 /// Whether the program was started with this standard descriptor closed.

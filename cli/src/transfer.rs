@@ -1,6 +1,5 @@
 //! Takes each input to its output: the common part of compression and decompression.
 
-use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,15 +9,17 @@ use pz::access::Traffic;
 
 use crate::args::Placement;
 use crate::batch::{SyncBatch, Waiting};
+use crate::claims::Claims;
 use crate::compressed;
 use crate::direction::Direction;
 use crate::failure::Failure;
 use crate::inputs::{self, Select};
-use crate::output::{Complete, Output};
+use crate::output::{self, Complete, Output};
 use crate::progress::Progress;
 use crate::session::Session;
 use crate::sizes::{self, Human};
-use crate::source::{Input, Permit, Source};
+use crate::source;
+use crate::source::{Change, Input, Permit, Source};
 use crate::standard;
 use crate::summary;
 
@@ -35,23 +36,15 @@ impl Target {
             Target::File(path) => Some(path),
         }
     }
-
-    /// Reserves the output's name. Fails if it belongs to an earlier input of the run.
-    fn take(self, taken: &mut HashSet<PathBuf>) -> Result<Self, Failure> {
-        match &self {
-            Target::File(path) if !taken.insert(path.clone()) => {
-                Err(Failure::environment("is the output of another input").at(path))
-            }
-            _ => Ok(self),
-        }
-    }
 }
 
 /// Does `work` for each file. `work` reads the source to its end, writes the output, and counts in the statistics.
-/// This function names, syncs and cleans up the output. If a file fails, it reports that and goes on with the next.
+/// This function names, syncs and cleans up the output. If a file fails, it reports that and goes on with the next. No
+/// output replaces an input, nor one of the files `also`, which the run reads besides.
 pub fn each(
     session: &mut Session,
     files: &[PathBuf],
+    also: &[PathBuf],
     placement: &Placement,
     direction: Direction,
     mut work: impl FnMut(&mut Source, &mut Output, Option<&Statistics>) -> Result<(), Failure>,
@@ -65,18 +58,17 @@ pub fn each(
         return Err(Failure::environment("-o names one output, but there are several inputs"));
     }
     let mut batch = SyncBatch::new();
-    // Even with `-f`, one output of a run must not overwrite another.
-    let mut taken = HashSet::new();
+    let mut claims = Claims::new(inputs.iter().flatten(), also);
     for input in inputs {
         match input {
             Ok(input) => {
-                let target = target(&input, files, placement, direction)
-                    .and_then(|target| target.take(&mut taken));
+                let target = target(&input, files, placement, direction);
                 let paths = [input.path(), target.as_ref().ok().and_then(Target::path)];
                 if paths.into_iter().flatten().any(|path| batch.concerns(path)) {
                     finish(&mut batch, session);
                 }
-                let job = Job { session, input: &input, files, placement, direction };
+                let claims = &mut claims;
+                let mut job = Job { session, input: &input, files, placement, direction, claims };
                 let outcome = target.and_then(|target| job.run(target, &mut batch, &mut work));
                 outcome.unwrap_or_else(|failure| session.fail(&input, failure));
             }
@@ -108,12 +100,14 @@ struct Job<'j> {
     files: &'j [PathBuf],
     placement: &'j Placement,
     direction: Direction,
+    /// The files that the output must not replace.
+    claims: &'j mut Claims,
 }
 
 impl Job<'_> {
     /// Processes the input. If the output must be on disk, leaves it in `batch` for [`finish`].
     fn run(
-        &self,
+        &mut self,
         target: Target,
         batch: &mut SyncBatch<Done>,
         work: &mut impl FnMut(&mut Source, &mut Output, Option<&Statistics>) -> Result<(), Failure>,
@@ -133,9 +127,11 @@ impl Job<'_> {
         let statistics = session.statistics();
         let outcome = work(&mut source, &mut output, statistics.as_ref());
         progress.finish();
+        let change = source.change();
+        let is_lost = change != Change::None && placement.rm;
         // If the source changed, it is the cause of any other failure.
-        if source.changed() {
-            return Err(Failure::changed());
+        if is_lost || (change == Change::Contents && outcome.is_err()) {
+            return Err(output.blame(Failure::changed()));
         }
         outcome.map_err(|failure| output.blame(failure))?;
 
@@ -144,12 +140,23 @@ impl Job<'_> {
         let waited = waiting.elapsed();
         let (read, written) = (source.bytes_read(), output.bytes_written());
         let traffic = source.traffic();
-        let output = output.complete(source.metadata(), placement.syncs())?;
+        let output = output.complete(placement.syncs())?;
         let refusal = output.as_ref().and_then(Complete::refusal);
         let time = begun.elapsed();
         // Later runs know that the device is there.
         session.learn(time - waited);
-        let done = Done { target, direction, read, written, traffic, time, statistics, refusal };
+        let has_changed = change == Change::Contents;
+        let done = Done {
+            target,
+            direction,
+            has_changed,
+            read,
+            written,
+            traffic,
+            time,
+            statistics,
+            refusal,
+        };
         let source = placement.rm.then_some(source);
         match output {
             None => done.say(session, input),
@@ -169,8 +176,12 @@ impl Job<'_> {
 
     /// Opens source and output. `None` if there is nothing to do: the file is already compressed, and the user
     /// named not the file but a directory that holds it.
-    fn open(&self, target: &Target) -> Result<Option<(Source, Output)>, Failure> {
-        let Job { session, input, files, placement, direction } = *self;
+    fn open(&mut self, target: &Target) -> Result<Option<(Source, Output)>, Failure> {
+        let Job { session, input, files, placement, direction, .. } = *self;
+        let is_claimed = match target {
+            Target::Stdout => self.claims.check_standard_output(input).map(|()| true)?,
+            Target::File(path) => self.claims.take(path, input)?,
+        };
         let to_stdout = matches!(target, Target::Stdout);
         let permit = Permit {
             links: placement.force || to_stdout,
@@ -201,17 +212,21 @@ impl Job<'_> {
         let output = match target {
             Target::Stdout => {
                 let binary = direction == Direction::Compress && !placement.force;
-                Output::stdout(&source, binary)?
+                Output::stdout(binary)?
             }
             Target::File(path) => {
-                if let (Some(_), Some(folder)) = (&placement.output_dir, path.parent()) {
+                if let (false, Some(_), Some(folder)) =
+                    (is_claimed, &placement.output_dir, path.parent())
+                {
                     fs::create_dir_all(folder).map_err(|error| Failure::from(error).at(folder))?;
+                    self.claims.take(path, input)?;
                 }
-                Output::create(path, placement.force, &source)?
+                let existing = output::existing(placement.force, placement.output.is_some());
+                Output::create(path, existing, source.metadata())?
             }
         };
         let is_local = input.path().is_some();
-        if placement.rm && !(output.is_named() && is_local && source.is_seekable()) {
+        if placement.rm && !(output.is_regular() && is_local && source.is_seekable()) {
             return Err(Failure::environment(
                 "--rm needs an input and an output that are regular files",
             ));
@@ -282,6 +297,8 @@ fn target(
 struct Done {
     target: Target,
     direction: Direction,
+    /// Whether the source has changed since it was opened.
+    has_changed: bool,
     read: u64,
     written: u64,
     traffic: Option<Traffic>,
@@ -299,6 +316,9 @@ impl Done {
             Target::Stdout => "standard output".to_string(),
             Target::File(path) => crate::failure::show(path),
         };
+        if self.has_changed {
+            session.warn(input, source::changed(&output));
+        }
         let (large, small) = match self.direction {
             Direction::Compress => (self.read, self.written),
             Direction::Decompress => (self.written, self.read),

@@ -81,6 +81,9 @@ pub struct Placement {
     /// remove one of several hard links
     #[arg(short, long)]
     pub force: bool,
+    /// Restoring: write long runs of zeros, which otherwise become holes of a regular file
+    #[arg(long)]
+    pub no_sparse: bool,
     /// Folder for the outputs instead of the inputs' own; files of a directory keep their place in it
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "stdout"])]
     pub output_dir: Option<PathBuf>,

@@ -40,7 +40,8 @@ pub fn run(args: &Compress, session: &mut Session) -> Result<(), Failure> {
             None => Ok(()),
         }
     };
-    transfer::each(session, &args.files, &args.placement, Direction::Compress, work)
+    let modules = args.filtering.files();
+    transfer::each(session, &args.files, modules, &args.placement, Direction::Compress, work)
 }
 
 /// What compresses small files: it keeps its tables and buffers from one to the next.
@@ -69,9 +70,8 @@ impl SmallFiles {
             None => self.compressor.insert(Compressor::new(options)?),
         };
         self.contents.clear();
-        self.contents.reserve(len as usize + 1);
-        // One byte more shows that the file has grown.
-        source.take(len + 1).read_to_end(&mut self.contents)?;
+        self.contents.reserve(len as usize);
+        source.take(len).read_to_end(&mut self.contents)?;
         let seen = self.contents.len() as u64;
         if seen != len {
             return Err(pz::Error::Changed { declared: len, seen }.into());
@@ -83,15 +83,17 @@ impl SmallFiles {
 }
 
 fn encode(source: &mut Source, output: &mut Output, options: Options) -> Result<(), Failure> {
-    let options = match source.len() {
+    let len = source.len();
+    let options = match len {
         Some(len) => options.content_size(len),
         None => options,
     };
     let mut encoder = Encoder::new(output, &options)?;
-    match source.places() {
+    match source.places(false) {
         Some((places, len)) => encoder.read_range(&places, 0..len)?,
         None => {
-            encoder.read_from(source)?;
+            // If the file grows meanwhile, the rest is not read.
+            encoder.read_from(&mut source.take(len.unwrap_or(u64::MAX)))?;
         }
     }
     encoder.finish()?;
@@ -100,7 +102,7 @@ fn encode(source: &mut Source, output: &mut Output, options: Options) -> Result<
 
 /// Decodes the output and checks each block's contents against the checksum taken from the input.
 fn verify(len: u64, output: &Output, options: &DecodeOptions) -> Result<(), Failure> {
-    if !output.is_named() {
+    if !output.is_regular() {
         return Err(Failure::environment("--verify needs an output that is a regular file"));
     }
     let decoded = Decoder::new(output.reopen()?, options).and_then(|mut decoder| decoder.verify());

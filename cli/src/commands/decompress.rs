@@ -28,6 +28,9 @@ pub fn run(args: &Decompress, session: &mut Session) -> Result<(), Failure> {
     }
     let work = |source: &mut Source, output: &mut Output, statistics: Option<&Statistics>| {
         let settings = settings.of_input(source, statistics);
+        if !placement.no_sparse {
+            output.leave_holes();
+        }
         let format = Format::detect(source)?;
         match args.range {
             None => whole(format, source, output, &settings)?,
@@ -39,7 +42,7 @@ pub fn run(args: &Decompress, session: &mut Session) -> Result<(), Failure> {
         };
         Ok(())
     };
-    transfer::each(session, &args.files, placement, Direction::Decompress, work)
+    transfer::each(session, &args.files, &[], placement, Direction::Decompress, work)
 }
 
 /// Decodes all of the contents.

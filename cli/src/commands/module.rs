@@ -1,19 +1,22 @@
 //! `pz module`
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pz::gpu::module::{self as on_device, RunError};
 use pz::module::{Entry, Module, Type, Windows};
 use serde::Serialize;
 
+use crate::claims::Claims;
 use crate::device::Device;
 use crate::failure::{Failure, hex, show};
 use crate::module_file::read;
 use crate::modules::{Action, Check, Modules, Run};
+use crate::output::{self, Output};
 use crate::settings;
 use crate::sizes::Size;
+use crate::source::Input;
 use crate::table;
 use crate::trust;
 
@@ -182,33 +185,22 @@ fn check(args: &Check) -> Result<(), Failure> {
     }
 }
 
-/// Refuses outputs that exist already, before anything runs.
-fn check_outputs(args: &Run) -> Result<(), Failure> {
-    let mut outputs = [&args.output, &args.picture].into_iter().flatten();
-    match outputs.find(|path| !args.force && fs::symlink_metadata(path).is_ok()) {
-        Some(path) => Err(exists(path)),
-        None => Ok(()),
-    }
-}
-
-fn exists(path: &Path) -> Failure {
-    Failure::environment("exists already; -f overwrites it").at(path)
-}
-
-/// Writes a file, which must not exist unless `force` permits it.
-fn write(path: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> {
-    let mut options = File::options();
-    options.write(true);
-    if force {
-        options.create(true).truncate(true)
-    } else {
-        options.create_new(true)
+/// Opens the outputs, output and picture, before anything runs.
+fn open_outputs(args: &Run) -> Result<[Option<Output>; 2], Failure> {
+    let input = Input::Path(args.file.clone());
+    let mut claims = Claims::new([&input], args.input.as_slice());
+    let mut open = |path: &Option<PathBuf>| {
+        let Some(path) = path else { return Ok(None) };
+        claims.take(path, &input)?;
+        Output::create(path, output::existing(args.force, true), None).map(Some)
     };
-    let written = options.open(path).and_then(|mut file| file.write_all(bytes));
-    written.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => exists(path),
-        _ => Failure::from(error).at(path),
-    })
+    Ok([open(&args.output)?, open(&args.picture)?])
+}
+
+/// Writes a whole output, and gives it its name.
+fn write(mut output: Output, bytes: &[u8]) -> Result<(), Failure> {
+    output.write_all(bytes).map_err(|error| output.blame(error.into()))?;
+    output.complete(false)?.map_or(Ok(()), |mut output| output.rename())
 }
 
 /// The words of a picture as a PNG file.
@@ -245,7 +237,7 @@ fn execute(args: &Run) -> Result<(), Failure> {
         let what = format!("{} takes {wanted} arguments, and {given} were given", args.entry);
         return Err(Failure::environment(what));
     }
-    check_outputs(args)?;
+    let [output, picture] = open_outputs(args)?;
     let (width, height) = args.size.unwrap_or((0, 0));
     let lanes = args.lanes.unwrap_or_else(|| (width * height).max(1));
     let ran = run_lanes(args, &entry, lanes)?;
@@ -256,11 +248,11 @@ fn execute(args: &Run) -> Result<(), Failure> {
         let words: Vec<_> = ran.state.iter().map(u32::to_string).collect();
         table::print(&format!("state: {}\n", words.join(" ")))?;
     }
-    if let Some(path) = &args.output {
-        write(path, &ran.output, args.force)?;
+    if let Some(output) = output {
+        write(output, &ran.output)?;
     }
-    if let Some(path) = &args.picture {
-        write(path, &png(&ran.pixels, (width, height))?, args.force)?;
+    if let Some(picture) = picture {
+        write(picture, &png(&ran.pixels, (width, height))?)?;
     }
     Ok(())
 }

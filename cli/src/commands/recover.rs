@@ -8,13 +8,14 @@ use pz::{DecodeOptions, Extent, Piece, Recovery};
 use tempfile::SpooledTempFile;
 
 use crate::args::Recover;
-use crate::failure::Failure;
+use crate::claims::Claims;
+use crate::failure::{Failure, show};
 use crate::inputs;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::session::Session;
 use crate::settings;
 use crate::sizes::Human;
-use crate::source::{Input, Permit, Source};
+use crate::source::{self, Change, Input, Permit, Source};
 use crate::standard;
 use crate::table::Printer;
 
@@ -43,20 +44,34 @@ fn one(
         return Err(Failure::environment("is not a regular file, and recovery needs to seek"));
     }
     let path = output_path(input, args)?;
+    let mut claims = Claims::new([input], &[]);
     let mut output = match &path {
-        None => Output::stdout(&source, false)?,
-        Some(path) => Output::create(path, args.force, &source)?,
+        None => {
+            claims.check_standard_output(input)?;
+            Output::stdout(false)?
+        }
+        Some(path) => {
+            claims.take(path, input)?;
+            let existing = output::existing(args.force, args.output.is_some());
+            Output::create(path, existing, source.metadata())?
+        }
     };
+    output.leave_holes();
     let outcome = save(&mut source, &mut output, args, options);
-    if source.changed() {
-        return Err(Failure::changed());
+    let has_changed = source.change() == Change::Contents;
+    if has_changed && outcome.is_err() {
+        return Err(output.blame(Failure::changed()));
     }
     let report = outcome.map_err(|failure| output.blame(failure))?;
-    if let Some(mut output) = output.complete(source.metadata(), false)? {
+    if let Some(mut output) = output.complete(false)? {
         output.rename()?;
         if let Some(refusal) = output.refusal() {
             session.warn(input, refusal);
         }
+    }
+    if has_changed {
+        let output = path.as_deref().map_or_else(|| "standard output".into(), show);
+        session.warn(input, source::changed(&output));
     }
 
     let verdict = report.verdict();

@@ -14,7 +14,7 @@ use crate::progress::Progress;
 use crate::session::Session;
 use crate::settings::{self, DecodeSettings};
 use crate::sizes::{ByteRange, Human};
-use crate::source::{Input, Permit, Source};
+use crate::source::{Change, Input, Permit, Source};
 use crate::summary;
 
 /// Decodes and checks each file.
@@ -46,7 +46,7 @@ fn one(input: &Input, settings: &DecodeSettings, session: &Session) -> Result<()
     let settings = settings.of_input(&mut source, statistics.as_ref());
     let outcome = check(&mut source, &settings);
     progress.finish();
-    if source.changed() {
+    if source.change() == Change::Contents {
         return Err(Failure::changed());
     }
     let bytes = outcome?;

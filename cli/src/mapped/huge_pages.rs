@@ -77,6 +77,11 @@ impl HugePages {
         }
     }
 
+    /// Requests no more.
+    pub fn stop(&self) {
+        self.lock().asked = u64::MAX;
+    }
+
     /// Requests huge pages for the next writes, now that the bytes before `end` have been written.
     pub fn after_writing(&self, end: u64, ask: impl Fn(Range<u64>) -> bool) {
         let next = self.next(&mut self.lock(), end + (end / 4).min(MAX_AHEAD));

@@ -248,7 +248,7 @@ fn outputs_that_are_inputs_in_turn() {
     assert_eq!(folder.names(), ["a"]);
     folder
         .pz(&["compress", "--rm", "a", "a"])
-        .says(1, &["pz: a: a.pz: is the output of another input"]);
+        .says(1, &["pz: a: a.pz: is another output of this run"]);
     assert_eq!(folder.names(), ["a.pz"]);
 }
 

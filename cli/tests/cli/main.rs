@@ -24,6 +24,8 @@ mod long;
 mod memory;
 mod module;
 mod on_devices;
+#[cfg(unix)]
+mod outputs;
 mod range;
 mod recover;
 mod refusals;

@@ -125,7 +125,32 @@ fn a_picture_is_written() {
     }
     let arguments =
         ["module", "run", "05_gradient.wasm", "main", "--picture", "out.png", "--size", "8x6"];
-    folder.pz(&arguments).complains(1, "pz: out.png: exists already; -f overwrites it");
+    folder.pz(&arguments).complains(1, "pz: out.png: already exists; -f overwrites it");
+}
+
+#[test]
+fn no_output_replaces_a_module_or_another_file_of_the_run() {
+    let folder = folder_with(&["windows", "05_gradient", "filter"]);
+    folder.write("in", b"to be read");
+    folder.write("d/in", b"");
+    let modules = [folder.read("windows.wasm"), folder.read("filter.wasm")];
+    let words = ["module", "run", "-f", "windows.wasm", "words", "0", "1", "2", "2", "-1"];
+    let gradient = ["module", "run", "-f", "05_gradient.wasm", "main", "--size", "8x6"];
+    let compress = ["compress", "-f", "--filter", "filter.wasm", "in"];
+    for (begin, end, line) in [
+        (&words[..], ["--input", "in", "-o", "d/../in"], "d/../in: is another input"),
+        (&words, ["--input", "in", "-o", "./windows.wasm"], "./windows.wasm: is the input file"),
+        (
+            &gradient,
+            ["-o", "new", "--picture", "d/../new"],
+            "d/../new: is another output of this run",
+        ),
+        (&compress, ["-o", "./filter.wasm", "-b", "64K"], "in: ./filter.wasm: is another input"),
+    ] {
+        folder.pz(&[begin, &end].concat()).says(1, &[&format!("pz: {line}")]);
+    }
+    let now = [folder.read("windows.wasm"), folder.read("filter.wasm")];
+    assert!(folder.read("in") == b"to be read" && now == modules && !folder.has("new"));
 }
 
 #[test]

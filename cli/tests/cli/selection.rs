@@ -30,7 +30,7 @@ fn outputs_of_one_run_do_not_overwrite_each_other() {
     folder.write("x/a", b"first");
     folder.write("y/a", b"second");
     let ran = folder.pz(&["compress", "-f", "--output-dir", "out", "x/a", "y/a"]);
-    ran.says(1, &["pz: y/a: out/a.pz: is the output of another input"]);
+    ran.says(1, &["pz: y/a: out/a.pz: is another output of this run"]);
     assert_eq!(folder.pz(&["cat", "out/a.pz"]).silent(), b"first");
     folder
         .pz_with(&["compress", "--output-dir", "out"], b"text")

@@ -19,7 +19,7 @@ pub fn prefix() -> String {
     PREFIX.into()
 }
 
-/// Removes unfinished files in `folder` whose process is dead. Lists each folder only once a run.
+/// Removes unfinished files in `folder` whose process is dead. Each thread lists a folder only once.
 pub fn remove_from(folder: &Path) {
     #[cfg(target_os = "linux")]
     linux::remove_from(folder);
@@ -29,20 +29,24 @@ pub fn remove_from(folder: &Path) {
 
 #[cfg(target_os = "linux")]
 mod linux {
+    use std::cell::{Cell, RefCell};
     use std::collections::HashSet;
     use std::fmt;
     use std::fs;
     use std::hash::{DefaultHasher, Hash, Hasher};
     use std::path::{Path, PathBuf};
     use std::process;
-    use std::sync::{Mutex, OnceLock, PoisonError};
 
     use rustix::io::Errno;
     use rustix::process::{Pid, test_kill_process};
 
     use super::{PREFIX, SUFFIX};
 
-    static LISTED: Mutex<Option<HashSet<PathBuf>>> = Mutex::new(None);
+    // Each thread has its own, since a lock could be held for ever in a process that a fork made.
+    thread_local! {
+        static LISTED: RefCell<HashSet<PathBuf>> = RefCell::default();
+        static THIS: Cell<Option<Maker>> = const { Cell::new(None) };
+    }
 
     /// The process that made a file.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +67,11 @@ mod linux {
     impl Maker {
         /// This process; `None` if the system does not tell enough about it.
         pub fn this() -> Option<Maker> {
-            static THIS: OnceLock<Option<Maker>> = OnceLock::new();
-            *THIS.get_or_init(Self::look)
+            // A fork makes another process of the same memory.
+            let known = THIS.get().filter(|maker| maker.process == process::id());
+            let this = known.or_else(Self::look);
+            THIS.set(this);
+            this
         }
 
         fn look() -> Option<Maker> {
@@ -117,8 +124,7 @@ mod linux {
 
     pub fn remove_from(folder: &Path) {
         let Some(this) = Maker::this() else { return };
-        let mut listed = LISTED.lock().unwrap_or_else(PoisonError::into_inner);
-        if !listed.get_or_insert_default().insert(folder.to_path_buf()) {
+        if !LISTED.with_borrow_mut(|listed| listed.insert(folder.to_path_buf())) {
             return;
         }
         // If the folder cannot be listed, its files stay.
