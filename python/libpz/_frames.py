@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, cast
 
+from ._errors import OptionError
 from ._header import DTYPES
-from ._libpz import Writer
+from ._libpz import NewFile, Writer
 from ._types import Buffer, EncodeOptions, Path
 
 _BLOCK = 4 << 20
@@ -61,18 +62,31 @@ def _suited(dtype: str | None, options: EncodeOptions) -> EncodeOptions:
 
 
 @contextlib.contextmanager
-def new_file(file: Path | IO[bytes]) -> Iterator[IO[bytes]]:
-    """A file to write. A path gets its name when the file is complete; after an exception nothing is left of it."""
+def new_file(file: Path | IO[bytes], source: object = None) -> Iterator[IO[bytes]]:
+    """A file to write. A path gets its name when the file is complete; after an exception nothing is left of it.
+
+    A link stays, and so does the mode of a file that is replaced. `source`, a file that is read meanwhile, must
+    not be the same.
+    """
     if hasattr(file, "write"):
         yield cast(IO[bytes], file)
         return
-    path = os.fspath(file)
-    unfinished = f"{path}.{os.getpid()}.tmp"
+    read = source if isinstance(source, str | os.PathLike) else getattr(source, "name", None)
+    if isinstance(read, str | os.PathLike) and _is_same(read, file):
+        raise OptionError(f"source and target are the same file, {os.fspath(file)!r}")
+    unfinished = NewFile(file)
     try:
-        with io.FileIO(unfinished, "xb+") as target:
+        # This class takes a pipe, too, which cannot be read.
+        with io.FileIO(unfinished.descriptor(), "rb+") as target:
             yield cast(IO[bytes], target)
-        os.replace(unfinished, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(unfinished)
-        raise
+        unfinished.finish()
+    finally:
+        unfinished.discard()
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether two paths lead to the same regular file."""
+    try:
+        return os.path.isfile(other) and os.path.samefile(one, other)
+    except OSError:
+        return False

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import os
 from dataclasses import dataclass
-from typing import IO, Any, Unpack, cast
+from typing import IO, Any, Unpack
 
 from . import _libpz
-from ._errors import OptionError
+from ._frames import new_file
 from ._types import Buffer, CodecOptions, DecodeOptions, Path
 
 
@@ -154,17 +152,11 @@ def recover(
     """Write every undamaged block of `source` to `target`, and report what is lost.
 
     Both are paths or file objects; `source` must seek, and is read from where it stands. With `fill`, zeros replace
-    lost contents, so that saved bytes keep their offsets. The options are those of `decompress`.
+    lost contents, so that saved bytes keep their offsets. A path of `target` gets its name when all is written. The
+    options are those of `decompress`.
     """
-    if hasattr(target, "write"):
-        report = _libpz.recover(source, cast(IO[bytes], target), fill, **options)
-    else:
-        name = source if isinstance(source, str | os.PathLike) else getattr(source, "name", None)
-        if isinstance(name, str | os.PathLike) and os.path.exists(name) and os.path.exists(target):
-            if os.path.samefile(name, target):
-                raise OptionError(f"{os.fspath(target)!r} cannot be recovered to itself")
-        with io.FileIO(target, "wb") as file:
-            report = _libpz.recover(source, file, fill, **options)
+    with new_file(target, source) as file:
+        report = _libpz.recover(source, file, fill, **options)
     report["lost"] = tuple(report["lost"])
     report["damaged"] = tuple(report["damaged"])
     return RecoveryReport(**report)

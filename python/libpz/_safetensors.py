@@ -19,9 +19,10 @@ _PIECE = 16 << 20
 def from_safetensors(source: Path, target: Path, *, level: int = 3, **options: Unpack[EncodeOptions]) -> None:
     """Compress the `.safetensors` file `source` to `target`, as `save_file` would.
 
-    The contents stay the same byte for byte. `target` gets its name after it has been read again and compared.
+    The contents stay the same byte for byte. `target` gets its name after it has been read again and compared; a pipe
+    cannot be.
     """
-    with io.FileIO(source) as file, new_file(target) as compressed:
+    with io.FileIO(source) as file, new_file(target, source) as compressed:
         size = file.seek(0, io.SEEK_END)
 
         def read(offset: int, length: int) -> bytes:
@@ -38,23 +39,25 @@ def from_safetensors(source: Path, target: Path, *, level: int = 3, **options: U
                 yield Part(info.dtype, length, _pieces(file, length))
 
         write_parts(compressed, parts(), level, options)
-        compressed.seek(0)
-        _compare(file, Reader(compressed))
+        if compressed.seekable():
+            compressed.seek(0)
+            _compare(file, Reader(compressed))
 
 
 def to_safetensors(source: Path, target: Path, **options: Unpack[DecodeOptions]) -> None:
     """Decompress a file of tensors to the `.safetensors` file `target`.
 
-    `target` gets its name after it has been read again and compared.
+    `target` gets its name after it has been read again and compared; a pipe cannot be.
     """
     reader = Reader(source, **options)
     read_header(reader.read_bytes, reader.size)
-    with new_file(target) as file:
+    with new_file(target, source) as file:
         for at in range(0, reader.size, _PIECE):
             piece = memoryview(reader.read_bytes(at, _PIECE))
             while piece:
                 piece = piece[file.write(piece) :]
-        _compare(file, reader)
+        if file.seekable():
+            _compare(file, reader)
 
 
 def _pieces(file: IO[bytes] | io.FileIO, length: int) -> Iterator[bytes]:

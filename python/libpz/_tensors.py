@@ -31,6 +31,9 @@ def save_file(
 ) -> None:
     """Write a dictionary of NumPy arrays or torch tensors to `file`, a path or a file object.
 
+    A path gets its name when the file is complete: until then a file that is there stays as it is, and so does its mode.
+    Where a path leads to a link, a device or a pipe, that stays, and is written to.
+
     `metadata` is text to keep beside them. The options are those of `compress`. Without `filter`, each type gets the
     one that suits it; without `pipeline` too, floats are entropy-coded alone ("fse"), which makes weights smaller and
     is faster.

@@ -16,6 +16,7 @@
 //! | `inspect` | what files hold and what work will cost |
 //! | `load` | contents of a file into memory |
 //! | `memory` | memory of devices and of tensors |
+//! | `new_file` | files that get their names when they are complete |
 //! | `oneshot` | one call for one buffer |
 //! | `reader` | contents of files, in any order or in theirs |
 //! | `source` | paths and Python's file objects as files |
@@ -35,6 +36,7 @@ mod idle;
 mod inspect;
 mod load;
 mod memory;
+mod new_file;
 mod oneshot;
 mod reader;
 mod source;
@@ -58,6 +60,8 @@ mod _libpz {
     use crate::load::load;
     #[pymodule_export]
     use crate::memory::DeviceBuffer;
+    #[pymodule_export]
+    use crate::new_file::PyNewFile;
     #[pymodule_export]
     use crate::oneshot::{compress, compress_into, content_size, decompress, decompress_into};
     #[pymodule_export]
