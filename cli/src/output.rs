@@ -36,7 +36,7 @@ enum Place {
     /// Standard output.
     Stdout(File),
     /// What the path leads to.
-    Named { file: NewFile, path: PathBuf },
+    Named { file: Box<NewFile>, path: PathBuf },
 }
 
 impl Output {
@@ -69,7 +69,7 @@ impl Output {
         cleanup::watch();
         let file =
             NewFile::create(path, existing, like).map_err(|refusal| refused(refusal, path))?;
-        Ok(Output::new(Place::Named { file, path: path.to_path_buf() }))
+        Ok(Output::new(Place::Named { file: Box::new(file), path: path.to_path_buf() }))
     }
 
     /// Lets runs of zeros become holes, if the file is pz's own: one that was there may need all of its blocks.
@@ -207,7 +207,7 @@ impl Output {
 
 /// A file that is complete but, unless it was written in place, does not have its name yet. Dropping it removes it.
 pub struct Complete {
-    file: NewFile,
+    file: Box<NewFile>,
     path: PathBuf,
     len: u64,
     refused: RefusedAttributes,

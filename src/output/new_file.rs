@@ -51,7 +51,7 @@ enum Place {
     /// Under a temporary name, until it becomes `path`.
     Unfinished { file: Unfinished, path: PathBuf, overwrite: bool },
     /// A regular file that cannot be replaced, opened for writing. It keeps its contents until `is_begun`.
-    InPlace { file: File, path: PathBuf, is_begun: bool },
+    Irreplaceable { file: File, path: PathBuf, is_begun: bool },
     /// A device, a pipe or an open file.
     Special(File),
 }
@@ -115,7 +115,7 @@ impl NewFile {
             Ok(file) => Ok(Self { place: Place::Unfinished { file, path, overwrite }, like }),
             Err(error) if is_there && cannot_be_replaced(&error) => {
                 let Ok(file) = open_in_place(&path) else { return Err(error.into()) };
-                Ok(Self { place: Place::InPlace { file, path, is_begun: false }, like: None })
+                Ok(Self { place: Place::Irreplaceable { file, path, is_begun: false }, like: None })
             }
             Err(error) => Err(error.into()),
         }
@@ -129,7 +129,7 @@ impl NewFile {
     pub fn file(&self) -> &File {
         match &self.place {
             Place::Unfinished { file, .. } => file.file(),
-            Place::InPlace { file, .. } | Place::Special(file) => file,
+            Place::Irreplaceable { file, .. } | Place::Special(file) => file,
         }
     }
 
@@ -138,7 +138,7 @@ impl NewFile {
     /// # Errors
     /// Those of emptying it.
     pub fn begin(&mut self) -> io::Result<()> {
-        if let Place::InPlace { file, is_begun, .. } = &mut self.place
+        if let Place::Irreplaceable { file, is_begun, .. } = &mut self.place
             && !*is_begun
         {
             file.set_len(0)?;
@@ -159,7 +159,7 @@ impl NewFile {
 
     /// Whether a file that was there has been changed, and is incomplete until [`finish`](Self::finish).
     pub fn is_begun_in_place(&self) -> bool {
-        matches!(self.place, Place::InPlace { is_begun: true, .. })
+        matches!(self.place, Place::Irreplaceable { is_begun: true, .. })
     }
 
     /// Opens what has been written, from its beginning. Works only for a [regular](Self::is_regular) file.
@@ -173,7 +173,7 @@ impl NewFile {
                 io::Seek::rewind(&mut file)?;
                 Ok(file)
             }
-            Place::InPlace { path, .. } => File::open(path),
+            Place::Irreplaceable { path, .. } => File::open(path),
             Place::Special(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
