@@ -148,6 +148,9 @@ pub enum Error {
         /// Bytes seen, at least.
         seen: u64,
     },
+    /// An encoder or a decoder was made before this process was forked. Its threads, and its place in the file, are the
+    /// other process's.
+    Forked,
     /// The range asked for begins or ends outside the contents.
     InvalidRange {
         /// First byte asked for.
@@ -203,6 +206,7 @@ impl Error {
             | Self::InvalidBlockSize { .. }
             | Self::InvalidWindow { .. }
             | Self::Changed { .. }
+            | Self::Forked
             | Self::InvalidRange { .. } => ErrorClass::Environment,
         }
     }
@@ -269,6 +273,9 @@ impl fmt::Display for Error {
             Self::Changed { declared, seen } => {
                 write!(f, "input changed while it was read: {declared} bytes declared, {seen} seen")
             }
+            Self::Forked => f.write_str(
+                "was begun by the process that this one was forked from; begin it again here",
+            ),
             Self::InvalidRange { start, end, len } => {
                 write!(f, "range {start}..{end} is not within the {len} bytes of contents")
             }
@@ -322,7 +329,7 @@ impl From<Error> for io::Error {
             | Error::ModuleFailed { .. }
             | Error::InvalidRange { .. } => io::ErrorKind::InvalidInput,
             Error::UntrustedModule { .. } => io::ErrorKind::PermissionDenied,
-            Error::Internal { .. } => io::ErrorKind::Other,
+            Error::Forked | Error::Internal { .. } => io::ErrorKind::Other,
         };
         Self::new(kind, error)
     }

@@ -76,6 +76,7 @@ pub mod module;
 mod output;
 mod pages;
 mod pipeline;
+mod process;
 pub mod resident;
 mod stream;
 mod sync;
@@ -108,6 +109,7 @@ pub mod internal {
     pub use crate::access::sources::file::is_in_memory;
     pub use crate::access::sources::uri::percent_decode;
     pub use crate::bits::{BitReader, BitWriter};
+    pub use crate::clock::utc;
     pub use crate::codec::vector_instructions;
     pub use crate::gpu::model::budget::{batches, budget};
     pub use crate::gpu::model::cost::KernelCost;
@@ -139,6 +141,10 @@ pub mod internal {
         pub use crate::codec::huffman::{
             MAX_LEN, assign_codes, build_table, code_lengths, read_lengths, write_lengths,
         };
+    }
+
+    pub mod process {
+        pub use crate::process::{Lock, OfProcess, Owner, PerProcess};
     }
 
     pub mod lz77 {

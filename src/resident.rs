@@ -17,7 +17,9 @@ use crate::gpu::model::plan::PlanError;
 use crate::pipeline::Options;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::{Coded, EncodeJob, Engine};
+use crate::pipeline::memory::cores;
 use crate::pipeline::modules::{FrameModules, refusal};
+use crate::pipeline::scheduler::thread_pool;
 
 /// A measurement of one direction.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,7 +88,12 @@ impl<'a> Subject<'a> {
             }
         };
         let blocks: Vec<_> = (0..).zip(data.chunks(block_len as usize)).collect();
-        let blocks = blocks.into_par_iter().map(encode).collect::<Result<_, _>>()?;
+        let blocks = match thread_pool(cores().min(blocks.len())) {
+            Some(pool) => {
+                pool.install(|| blocks.into_par_iter().map(encode).collect::<Result<_, _>>())
+            }
+            None => blocks.into_iter().map(encode).collect(),
+        }?;
         let copies = (total / (data.len() as u64).max(1)).max(1) as usize;
         Ok(Self { encoding, pipeline: options.chosen_pipeline(), modules, blocks, copies })
     }

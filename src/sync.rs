@@ -4,7 +4,7 @@
 //! panicking task is caught and reported where it ran, and no lock is held while contents are only half changed. So
 //! these locks hand out their guards as they are.
 
-use std::sync::{self, MutexGuard, PoisonError, TryLockError};
+use std::sync::{self, MutexGuard, PoisonError, RwLockReadGuard, TryLockError};
 use std::time::Duration;
 
 /// [`std::sync::Mutex`] without poison.
@@ -79,13 +79,26 @@ impl Condvar {
 }
 
 /// [`std::sync::RwLock`] without poison.
-#[cfg(any(feature = "cuda", feature = "opencl"))]
 #[derive(Debug, Default)]
 pub(crate) struct RwLock<T: ?Sized>(sync::RwLock<T>);
 
-#[cfg(any(feature = "cuda", feature = "opencl"))]
+impl<T> RwLock<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(sync::RwLock::new(value))
+    }
+}
+
 impl<T: ?Sized> RwLock<T> {
-    pub(crate) fn read(&self) -> sync::RwLockReadGuard<'_, T> {
+    /// A guard to read, unless another thread writes.
+    pub(crate) fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        match self.0.try_read() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 

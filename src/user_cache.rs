@@ -17,12 +17,11 @@ mod folder;
 #[cfg(all(test, unix))]
 mod tests;
 
+use folder::Folder;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use folder::Folder;
-
-use crate::sync::Mutex;
+use crate::process::Lock;
 
 /// A folder of files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,7 +47,7 @@ impl From<io::Error> for Unusable {
 }
 
 /// The first reason in this process not to use a cache.
-static REFUSAL: Mutex<Option<String>> = Mutex::new(None);
+static REFUSAL: Lock<Option<String>> = Lock::new();
 
 impl UserCache {
     /// The user's cache: `pz` in `$XDG_CACHE_HOME`, or in the system's usual place. Keeps nothing if that place belongs
@@ -108,8 +107,7 @@ impl Unusable {
     /// Remembers the first reason that the user should know.
     fn note(self, folder: &Path) {
         let Self::Unsafe(why) = self else { return };
-        let mut refusal = REFUSAL.lock();
-        refusal.get_or_insert_with(|| format!("{}: {why}", folder.display()));
+        REFUSAL.lock().get_or_insert_with(|| format!("{}: {why}", folder.display()));
     }
 }
 

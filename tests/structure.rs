@@ -14,21 +14,36 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("pages", &[]),
     ("sync", &[]),
-    ("output", &["sync"]),
-    ("user_cache", &["sync"]),
+    ("process", &["sync"]),
+    ("output", &["process"]),
+    ("user_cache", &["process"]),
     ("codec", &["bits", "pages"]),
     ("format", &["codec"]),
     ("error", &["codec", "format"]),
     ("module", &[]),
-    ("gpu", &["codec", "format", "module", "sync", "user_cache"]),
+    ("gpu", &["codec", "format", "module", "process", "sync", "user_cache"]),
     (
         "pipeline",
-        &["clock", "codec", "error", "format", "gpu", "module", "pages", "sync", "user_cache"],
+        &[
+            "clock",
+            "codec",
+            "error",
+            "format",
+            "gpu",
+            "module",
+            "pages",
+            "process",
+            "sync",
+            "user_cache",
+        ],
     ),
     ("resident", &["clock", "error", "format", "gpu", "pipeline"]),
-    ("stream", &["clock", "codec", "error", "format", "gpu", "pipeline", "sync"]),
-    ("access", &["clock", "codec", "error", "format", "gpu", "pipeline", "stream", "sync"]),
-    ("door", &["access", "gpu", "pipeline", "stream", "sync"]),
+    ("stream", &["clock", "codec", "error", "format", "gpu", "pipeline", "process", "sync"]),
+    (
+        "access",
+        &["clock", "codec", "error", "format", "gpu", "pipeline", "process", "stream", "sync"],
+    ),
+    ("door", &["access", "gpu", "pipeline", "process", "stream", "sync"]),
 ];
 
 /// The rooms that each room of `src/gpu` may open, lowest room first.
@@ -171,6 +186,28 @@ fn check(folder: &str, prefix: &str, allowed: &[(&str, &[&str])]) {
     for (room, may) in allowed {
         let unused: Vec<_> = may.iter().filter(|name| !arrows[*room].contains(**name)).collect();
         assert!(unused.is_empty(), "{room} opens {unused:?} no more: take them off the list");
+    }
+}
+
+/// A lock that a thread holds when the process forks stays locked in the child, so statics that lock are made anew in each
+/// process: see `src/process.rs`. The program never forks.
+#[test]
+fn statics_belong_to_one_process() {
+    const LOCKS: &[&str] = &["Lock<", "Mutex<", "Once", "Lazy"];
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["src", "python/src", "capi/src"].map(|folder| files_below(&top.join(folder)));
+    for file in folders.into_iter().flatten() {
+        if is_test(&file) {
+            continue;
+        }
+        for line in code_of(&file).lines().map(str::trim) {
+            let item = line.trim_start_matches("pub").trim_start_matches("(crate)").trim_start();
+            let kind = item.strip_prefix("static ").and_then(|item| item.split_once(": "));
+            let Some((_, kind)) = kind else { continue };
+            let is_own = ["Lock<", "PerProcess<"].iter().any(|own| kind.starts_with(own));
+            let locks = LOCKS.iter().any(|lock| kind.contains(lock));
+            assert!(is_own || !locks, "{}: {line}", file.display());
+        }
     }
 }
 

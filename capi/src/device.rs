@@ -1,9 +1,8 @@
 //! Devices by name, each opened once in a process.
 
-use std::sync::{Mutex, PoisonError};
-
 use pz::gpu::device::DeviceError;
 use pz::gpu::device::discovery;
+use pz::internal::process::Lock;
 use pz::{Auto, Gpu};
 
 use crate::status::{Failure, pz_status};
@@ -19,7 +18,7 @@ pub enum Device {
 }
 
 /// The devices that have been opened, by name.
-static OPENED: Mutex<Vec<(String, Gpu)>> = Mutex::new(Vec::new());
+static OPENED: Lock<Vec<(String, Gpu)>> = Lock::new();
 
 impl Device {
     /// The device with this name.
@@ -30,7 +29,7 @@ impl Device {
             _ => {}
         }
         // Others who want a device meanwhile wait: it may be the same.
-        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = OPENED.lock();
         if let Some((_, gpu)) = opened.iter().find(|(known, _)| known == name) {
             return Ok(Self::Named(gpu.clone()));
         }

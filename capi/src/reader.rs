@@ -1,16 +1,17 @@
 //! Any part of a compressed file.
 
 use std::ffi::{c_char, c_void};
-use std::fs::File;
+use std::path::Path;
 
 use pz::SeekableReader;
+use pz::access::{SourceReader, open_path};
 
 use crate::memory::{free, object, output, store, text};
 use crate::options::{decode_options, pz_decode_options};
 use crate::status::{guarded, pz_status};
 
-/// Reads any part of the contents of a file. Only decodes the blocks that hold it.
-pub struct pz_reader(SeekableReader<File>);
+/// Reads any part of the contents of a file. Only decodes the blocks that hold it. The child of a fork may use it too.
+pub struct pz_reader(SeekableReader<SourceReader>);
 
 /// Opens a compressed file, and checks its headers, indices and footers.
 ///
@@ -25,7 +26,9 @@ pub unsafe extern "C" fn pz_reader_open(
     guarded(|| {
         // SAFETY: The caller's promise.
         let (path, options) = unsafe { (text(path)?, decode_options(options)) };
-        let made = SeekableReader::new(File::open(path)?, &options)?;
+        // Reads name their offsets, so that processes after a fork do not move each other's position in the file.
+        let source = SourceReader::new(open_path(Path::new(path)).map_err(pz::Error::from)?);
+        let made = SeekableReader::new(source, &options)?;
         // SAFETY: The caller's promise.
         unsafe { store(reader, Box::into_raw(Box::new(pz_reader(made)))) }
     })

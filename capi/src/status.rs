@@ -92,6 +92,7 @@ impl From<Error> for Failure {
             | Error::InvalidBlockSize { .. }
             | Error::InvalidWindow { .. } => pz_status::InvalidOption,
             Error::Changed { .. } => pz_status::Changed,
+            Error::Forked => pz_status::InvalidArgument,
             Error::InvalidRange { .. } => pz_status::InvalidRange,
             // Variants that a later version of the library adds, too.
             _ => pz_status::Internal,

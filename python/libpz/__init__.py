@@ -119,5 +119,3 @@ __all__ = [
 
 # Drivers cannot handle a process that ends while they open a device.
 _atexit.register(_libpz.finish_opening)
-if hasattr(_os, "register_at_fork"):
-    _os.register_at_fork(after_in_child=_libpz.after_fork)

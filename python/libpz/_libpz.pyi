@@ -16,7 +16,6 @@ __all__ = [
     "StreamReader",
     "Writer",
     "__version__",
-    "after_fork",
     "compress",
     "compress_into",
     "content_size",
@@ -133,4 +132,3 @@ def cost(
     **options: Unpack[CodecOptions],
 ) -> dict[str, Any]: ...
 def finish_opening() -> None: ...
-def after_fork() -> None: ...

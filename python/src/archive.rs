@@ -9,7 +9,6 @@ use pz::access::{Archive, ArchiveOptions, RangeRead, ReadOptions};
 
 use crate::arguments::{Keywords, decode_options};
 use crate::error;
-use crate::idle::OfProcess;
 use crate::memory::{Target, imported_after, stream_number, target};
 use crate::source::Source;
 use crate::traced::Visited;
@@ -17,7 +16,7 @@ use crate::traced::Visited;
 /// Reads many ranges of a compressed file at once, to anywhere.
 #[pyclass(frozen, module = "libpz._libpz", name = "Archive")]
 pub struct PyArchive {
-    archive: OfProcess<Archive>,
+    archive: Archive,
     source: Source,
     is_closed: AtomicBool,
 }
@@ -33,14 +32,14 @@ impl PyArchive {
     ) -> PyResult<Self> {
         let options = decode_options(py, options)?;
         let source = Source::new(py, source)?;
-        let archive = OfProcess::new(open_archive(py, &source, &options)?);
+        let archive = open_archive(py, &source, &options)?;
         Ok(Self { archive, source, is_closed: AtomicBool::new(false) })
     }
 
     /// Length of the contents in bytes.
     #[getter]
-    fn size(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(self.open(py)?.len())
+    fn size(&self) -> PyResult<u64> {
+        Ok(self.open()?.len())
     }
 
     /// Fill each of `parts`, which are offsets in the contents and what to fill from there on: tensors, writable buffers,
@@ -52,7 +51,7 @@ impl PyArchive {
         parts: Vec<(u64, Bound<'_, PyAny>)>,
         stream: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let archive = self.open(py)?;
+        let archive = self.open()?;
         let stream = stream_number(stream)?;
         let mut targets = Vec::with_capacity(parts.len());
         let mut imports = Vec::new();
@@ -132,12 +131,11 @@ struct Detached<'a>(Vec<RangeRead<'a>>);
 unsafe impl Send for Detached<'_> {}
 
 impl PyArchive {
-    fn open(&self, py: Python<'_>) -> PyResult<&Archive> {
+    fn open(&self) -> PyResult<&Archive> {
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(error::closed());
         }
-        let archive = self.archive.get();
-        archive.ok_or_else(|| error::in_use(py, "the file was opened before a fork"))
+        Ok(&self.archive)
     }
 }
 

@@ -1,17 +1,17 @@
 //! Devices by name, each opened once in a process.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pz::access::{DeviceMemory, DeviceMemoryOptions};
 use pz::gpu::device::discovery::{self, Found};
 use pz::gpu::device::{Api, DeviceError};
+use pz::internal::process::{Lock, PerProcess};
 use pz::{Auto, Gpu};
 
 use crate::dlpack;
 use crate::error;
-use crate::idle::process;
 
 /// What `device` and `device_memory` say.
 #[derive(Clone)]
@@ -114,13 +114,13 @@ impl Place {
 
 /// Whether this machine has a GPU of CUDA.
 fn has_cuda() -> bool {
-    static FOUND: OnceLock<bool> = OnceLock::new();
+    static FOUND: PerProcess<bool> = PerProcess::new();
     *FOUND.get_or_init(|| discovery::devices(Api::Cuda).is_ok())
 }
 
-/// What this process has opened. Drivers do not survive a fork, so a new process opens its own.
+/// What this process has opened.
+#[derive(Default)]
 struct Opened {
-    process: u64,
     auto: Option<Auto>,
     /// By name.
     gpus: Vec<(String, Gpu)>,
@@ -128,24 +128,10 @@ struct Opened {
     memories: Vec<(String, DeviceMemory, String)>,
 }
 
-impl Opened {
-    const fn nothing(process: u64) -> Self {
-        Self { process, auto: None, gpus: Vec::new(), memories: Vec::new() }
-    }
-}
-
-static OPENED: Mutex<Opened> = Mutex::new(Opened::nothing(0));
-
 /// What this process has opened. Threads hold this lock only with the interpreter's lock, so no thread waits for it.
 fn opened() -> MutexGuard<'static, Opened> {
-    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-    let process = process();
-    if opened.process != process {
-        let new = Opened::nothing(process);
-        // Never drop what another process has opened.
-        std::mem::forget(std::mem::replace(&mut *opened, new));
-    }
-    opened
+    static OPENED: Lock<Opened> = Lock::new();
+    OPENED.lock()
 }
 
 fn open(py: Python<'_>, name: &str) -> PyResult<Gpu> {

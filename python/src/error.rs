@@ -7,9 +7,9 @@ use pyo3::exceptions::{
     PyFileNotFoundError, PyOSError, PyPermissionError, PyTimeoutError, PyValueError,
 };
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyModule;
 use pz::access::{ArchiveError, SourceError, SourceErrorKind};
+use pz::internal::process::PerProcess;
 use pz::{Error, Place};
 
 /// An attribute of an exception: its name and its value.
@@ -59,6 +59,7 @@ fn exception(py: Python<'_>, error: &Error) -> PyErr {
             let attributes = [("declared", Some(declared)), ("seen", Some(seen))];
             of_class(py, "ChangedError", message, &attributes)
         }
+        Error::Forked => of_class(py, "InUseError", message, &[]),
         Error::InvalidRange { start, end, len } => {
             let attributes = [("start", Some(start)), ("end", Some(end)), ("len", Some(len))];
             of_class(py, "RangeError", message, &attributes)
@@ -165,9 +166,12 @@ pub fn of_io(py: Python<'_>, error: &io::Error, path: Option<&Bound<'_, PyAny>>)
 
 /// The module of the classes.
 fn classes(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
-    static CLASSES: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    let classes = CLASSES.get_or_try_init(py, || py.import("libpz._errors").map(Bound::unbind))?;
-    Ok(classes.bind(py))
+    static CLASSES: PerProcess<Py<PyModule>> = PerProcess::new();
+    if let Some(classes) = CLASSES.get() {
+        return Ok(classes.bind(py));
+    }
+    let classes = py.import("libpz._errors")?.unbind();
+    Ok(CLASSES.get_or_init(|| classes).bind(py))
 }
 
 fn of_class(py: Python<'_>, name: &str, message: String, attributes: &[Attribute<'_>]) -> PyErr {

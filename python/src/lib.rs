@@ -53,8 +53,6 @@ mod _libpz {
     #[pymodule_export]
     use crate::device::{devices, finish_opening};
     #[pymodule_export]
-    use crate::idle::after_fork;
-    #[pymodule_export]
     use crate::inspect::{cost, frames, recover};
     #[pymodule_export]
     use crate::load::load;

@@ -46,7 +46,7 @@ pub fn load<'py>(
         (_, target) => matches!(target, Some(Target::OnDevice(_))),
     };
     let mut opened = if is_on_device {
-        Opened::Archive(open_archive(py, &source, &options)?)
+        Opened::Archive(Box::new(open_archive(py, &source, &options)?))
     } else {
         let open = || SeekableReader::open(Arc::clone(&source.file), &options);
         let reader = py.detach(|| source.reading(open));
@@ -89,7 +89,7 @@ pub fn load<'py>(
 
 /// What contents are read with.
 enum Opened<'a> {
-    Archive(Archive),
+    Archive(Box<Archive>),
     /// For host memory: it decodes straight into place.
     Reader(Box<SeekableReader<pz::ReadAtCursor>>, &'a Source),
 }

@@ -10,12 +10,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use pz::access::{DeviceBuffer as Buffer, DeviceMemory};
 use pz::gpu::device::{DeviceError, NativeBuffer, NativeStream};
+use pz::internal::process::OfProcess;
 
 use crate::buffer::{NewBytes, Output, has_buffer, out_of_memory};
 use crate::device::Place;
 use crate::dlpack::{self, Export, Foreign};
 use crate::error::{self, raise};
-use crate::idle::OfProcess;
 
 /// Contents in the memory of a device or, with `device="cpu"`, of the host.
 ///

@@ -127,7 +127,7 @@ impl Reader {
         }
         let mut context = match self.idle.take() {
             Some(context) => context,
-            None if self.source.is_shared() => {
+            None if self.source.opens_again() => {
                 py.detach(|| open(&self.source, &self.options)).map_err(|error| raise(py, error))?
             }
             None => return Err(error::in_use(py, "the file object is in use")),

@@ -12,6 +12,7 @@ use pyo3::types::PyBytes;
 use pz::access::{
     self, ArchiveError, SourceError, SourceErrorKind, SourceOptions, SourceReader, Uri,
 };
+use pz::internal::process::{Lock, Owner, PerProcess};
 use pz::{ReadAt, ReadAtCursor};
 
 use crate::buffer::Input;
@@ -63,17 +64,17 @@ impl Source {
     fn of_uri(py: Python<'_>, uri: &str) -> PyResult<Self> {
         let opened = py.detach(|| {
             let source = access::open(&Uri::parse(uri)?, &SourceOptions::new())?;
-            let reader = Mutex::new(SourceReader::new(Arc::clone(&source)));
-            Ok(UriFile { source, reader })
+            Ok(UriFile { source, reader: PerProcess::new() })
         });
         let file = opened.map_err(|why: SourceError| error::of_source(py, &why))?;
         let remote = Arc::clone(&file.source);
         Ok(Self { file: Arc::new(file), kind: Kind::Uri(remote) })
     }
 
-    /// Whether several threads may read it at the same time. A file object has one position.
-    pub fn is_shared(&self) -> bool {
-        self.object().is_none()
+    /// Whether a call for which no context waits opens the file again. The only context of a file object is then in use; in a
+    /// process that was forked, opening it again says why it cannot be read.
+    pub fn opens_again(&self) -> bool {
+        self.object().is_none_or(|object| !object.file.process.is_here())
     }
 
     fn object(&self) -> Option<&Arc<FileObject>> {
@@ -161,7 +162,7 @@ impl ReadAt for PathFile {
 /// What a URI names. Short reads, of headers and indices, share requests.
 struct UriFile {
     source: Arc<dyn access::Source>,
-    reader: Mutex<SourceReader>,
+    reader: PerProcess<Mutex<SourceReader>>,
 }
 
 /// Reads of at least this many bytes are requests of their own, several at the same time.
@@ -176,7 +177,9 @@ impl ReadAt for UriFile {
         if buffer.len() >= MIN_REQUEST || self.source.is_local() {
             return self.source.read_exact_at(buffer, offset);
         }
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let make = || Mutex::new(SourceReader::new(Arc::clone(&self.source)));
+        let reader = self.reader.get_or_init(make);
+        let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
         reader.seek(SeekFrom::Start(offset))?;
         reader.read_exact(buffer)
     }
@@ -189,9 +192,9 @@ struct FileObject {
     /// Bytes from there to its end.
     len: u64,
     /// The threads of an archive take turns.
-    turn: Mutex<()>,
+    turn: Lock<()>,
     /// What it has raised in the turn of such a thread. An archive only keeps the words.
-    raised: Mutex<Option<PyErr>>,
+    raised: Lock<Option<PyErr>>,
 }
 
 impl FileObject {
@@ -210,7 +213,7 @@ impl FileObject {
             Ok((start, end.saturating_sub(start)))
         };
         let (start, len) = places().map_err(|error: io::Error| error::of_io(py, &error, None))?;
-        Ok(Self { file, start, len, turn: Mutex::default(), raised: Mutex::default() })
+        Ok(Self { file, start, len, turn: Lock::new(), raised: Lock::new() })
     }
 
     fn reading<T, E: From<io::Error>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
@@ -223,7 +226,7 @@ impl FileObject {
     }
 
     fn raised(&self) -> MutexGuard<'_, Option<PyErr>> {
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner)
+        self.raised.lock()
     }
 }
 
@@ -258,7 +261,7 @@ impl ReadAt for InTurns {
 
     fn read_ranges(&self, parts: &mut [access::Part<'_>]) -> io::Result<()> {
         let Self(object) = self;
-        let _turn = object.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = object.turn.lock();
         let read = object.reading(|| {
             parts.iter_mut().try_for_each(|part| object.read_exact_at(part.buffer, part.offset))
         });
@@ -279,8 +282,14 @@ impl access::Source for InTurns {
 }
 
 /// A file object of Python's. Its exceptions travel as errors and come back to the caller as they were.
+///
+/// After a fork, parent and child share its position: a read of one moves it for the other. So only the process that was
+/// given the object uses it.
 #[derive(Clone)]
-pub struct PyFile(Arc<Traced<PyAny>>);
+pub struct PyFile {
+    object: Arc<Traced<PyAny>>,
+    process: Owner,
+}
 
 impl PyFile {
     /// A file object that has these methods.
@@ -293,18 +302,23 @@ impl PyFile {
                 return Err(PyTypeError::new_err(message));
             }
         }
-        Ok(Self(Arc::new(Traced::new(Some(object.clone().unbind())))))
+        let object = Arc::new(Traced::new(Some(object.clone().unbind())));
+        Ok(Self { object, process: Owner::here() })
     }
 
     /// The reference, for the garbage collector: to be shown to it by the one Python object that has this.
     pub fn traced(&self) -> &Traced<PyAny> {
-        &self.0
+        &self.object
     }
 
     /// Calls it with the interpreter's lock.
     fn call<T>(&self, work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>) -> io::Result<T> {
         let result = Python::try_attach(|py| {
-            let file = self.0.get(py).ok_or_else(|| io::Error::other("the file is gone"))?;
+            if !self.process.is_here() {
+                let why = error::in_use(py, "the file object was passed to pz before a fork");
+                return Err(io::Error::from(why));
+            }
+            let file = self.object.get(py).ok_or_else(|| io::Error::other("the file is gone"))?;
             work(file.bind(py)).map_err(io::Error::from)
         });
         result.unwrap_or_else(|| Err(io::Error::other("the interpreter has ended")))

@@ -256,7 +256,8 @@ impl Client {
     pub fn status(&self, handle: &Handle) -> Status {
         let at = self.server.slots.layout.answer(number_of(handle.0));
         let status = self.word(at).load(Ordering::Acquire);
-        if status == SHUT {
+        // To a process that was forked the door is shut.
+        if status == SHUT || !self.server.is_here() {
             return Status::Error(RequestError::Failed);
         }
         if status >> 3 != generation_of(handle.0) {

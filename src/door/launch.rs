@@ -56,7 +56,7 @@ impl<'d> Launch<'d> {
         let bytes = self.kernel.cost().and_then(|cost| cost.buffer(name)?.eval(self.n));
         let bytes = bytes.map_err(wrong)?.next_multiple_of(4).max(4);
         let id = self.device.allocate(bytes)?;
-        let own = OwnBuffer { device: Arc::clone(&self.device), id };
+        let own = OwnBuffer::new(&self.device, id);
         let mut queue = self.device.queue()?;
         queue.clear(id, 0, bytes)?;
         let mut padded = contents.to_vec();

@@ -105,6 +105,7 @@ mod tests;
 mod work;
 
 use std::fmt;
+use std::mem;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
@@ -127,6 +128,7 @@ use crate::access::{DeviceMemory, DeviceMemoryOptions};
 use crate::gpu::device::visible::{VisibleMemory, VisibleWords};
 use crate::gpu::device::{Api, BufferId, Device, DeviceError, NativeBuffer};
 use crate::gpu::model::kernel::{DOOR, DOOR_RING, DOOR_WGSL};
+use crate::process::Owner;
 
 /// The kernel's side of a door, in a text that is both OpenCL C and CUDA C++ and needs no other. A kernel gets
 /// [`Door::native`]'s four buffers, and calls `door_of` with them.
@@ -393,13 +395,18 @@ impl Door {
 struct OwnBuffer {
     device: Arc<dyn Device>,
     id: BufferId,
+    process: Owner,
 }
 
 impl OwnBuffer {
+    fn new(device: &Arc<dyn Device>, id: BufferId) -> Self {
+        Self { device: Arc::clone(device), id, process: Owner::here() }
+    }
+
     /// Allocates the counters, all 0.
     fn counters(device: &Arc<dyn Device>) -> Result<Self, DeviceError> {
         let bytes = 4 * COUNTERS as u64;
-        let own = Self { device: Arc::clone(device), id: device.allocate(bytes)? };
+        let own = Self::new(device, device.allocate(bytes)?);
         let mut queue = device.queue()?;
         queue.clear(own.id, 0, bytes)?;
         queue.finish()?;
@@ -409,12 +416,21 @@ impl OwnBuffer {
 
 impl Drop for OwnBuffer {
     fn drop(&mut self) {
-        self.device.free(self.id);
+        // The driver is not called in a process that was forked.
+        match self.process.is_here() {
+            true => self.device.free(self.id),
+            false => mem::forget(Arc::clone(&self.device)),
+        }
     }
 }
 
 impl Drop for Door {
     fn drop(&mut self) {
+        if !self.server.is_here() {
+            let threads = mem::take(&mut self.threads);
+            mem::forget((Arc::clone(&self.server), self.device.clone(), threads));
+            return;
+        }
         self.server.stop();
         if self.server.has_listeners() {
             let _ = self.ring();

@@ -19,6 +19,7 @@ use super::options::{DoorStatistics, RequestError};
 use super::room::{Load, Room, Rooms, Uploader, load_contents, load_decoded, load_plain};
 use super::slots::{Held, Slots, Writing};
 use crate::gpu::device::Bell;
+use crate::process::Owner;
 use crate::sync::{Condvar, Mutex};
 
 /// How long the first thread spins after the last request.
@@ -57,6 +58,7 @@ pub(super) struct Server {
     /// The first thread.
     first: OnceLock<Thread>,
     pub(super) counts: Counts,
+    process: Owner,
 }
 
 /// Who ends the sleep of the first thread.
@@ -137,7 +139,13 @@ impl Server {
             listeners: AtomicUsize::new(0),
             first: OnceLock::new(),
             counts: Counts::default(),
+            process: Owner::here(),
         }
+    }
+
+    /// Whether the threads of the door are this process's.
+    pub(super) fn is_here(&self) -> bool {
+        self.process.is_here()
     }
 
     fn tasks(&self) -> MutexGuard<'_, VecDeque<Task>> {

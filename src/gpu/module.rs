@@ -17,7 +17,7 @@ use crate::module::limits::PARAMETERS;
 use crate::module::program::Program;
 use crate::module::translate::{self, OpenClC, Purpose, Reach, THREADS, Wgsl};
 use crate::module::{Entry, Trap, Windows};
-use crate::sync::Mutex;
+use crate::process::Lock;
 
 /// Why a run on a device gave no results.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub(crate) fn filter_kernel(program: &Program, lane_log: u8) -> Result<&'static 
 }
 
 fn made(program: &Program, purpose: Purpose, cost: String) -> Result<&'static Kernel, RunError> {
-    static MADE: Mutex<Option<Made>> = Mutex::new(None);
+    static MADE: Lock<Made> = Lock::new();
     let opencl = cost.clone() + &translate::kernel::<OpenClC>(program, purpose);
     let wgsl = cost + &translate::kernel::<Wgsl>(program, purpose);
     let digest = Sha256::new().chain_update(&opencl).chain_update(&wgsl).finalize();
@@ -94,7 +94,6 @@ fn made(program: &Program, purpose: Purpose, cost: String) -> Result<&'static Ke
         .take(16)
         .fold(String::from("module/"), |name, byte| name + &format!("{byte:02x}"));
     let mut made = MADE.lock();
-    let made = made.get_or_insert_default();
     if let Some(kernel) = made.kernels.get(&name) {
         return Ok(kernel);
     }

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::NamedTempFile;
 
 use super::stale;
-use crate::sync::Mutex;
+use crate::process::{Lock, Owner};
 
-static ENTERED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+static ENTERED: Lock<Vec<PathBuf>> = Lock::new();
 
 /// Whether there is a list. Without one no lock is taken: a process that forks must not find it locked for ever.
 static IS_KEPT: AtomicBool = AtomicBool::new(false);
@@ -35,7 +35,7 @@ pub struct Unfinished {
     /// `None` once it has been renamed.
     file: Option<NamedTempFile>,
     /// The process that made it.
-    process: u32,
+    process: Owner,
 }
 
 impl Unfinished {
@@ -63,7 +63,7 @@ impl Unfinished {
         if let Some(entered) = &mut entered {
             entered.push(file.path().to_path_buf());
         }
-        Ok(Unfinished { file: Some(file), process: std::process::id() })
+        Ok(Unfinished { file: Some(file), process: Owner::here() })
     }
 
     /// The open file. Not to be called after [`rename`](Self::rename).
@@ -139,7 +139,7 @@ impl Drop for Unfinished {
     fn drop(&mut self) {
         let Some(file) = self.file.take() else { return };
         // After a fork the file is the parent's.
-        if self.process != std::process::id() {
+        if !self.process.is_here() {
             return std::mem::forget(file);
         }
         let mut entered = entered();

@@ -12,7 +12,7 @@ use super::registry::{Candidate, Machine, Registry, is_eligible};
 use super::throughput::{Throughput, WithDevice};
 use super::workload::Workload;
 use crate::clock::Instant;
-use crate::sync::Mutex;
+use crate::process::Lock;
 
 /// Chooses for each job whether to use a GPU beside the CPU's threads. It takes the GPU with the shortest predicted
 /// time, if that is clearly shorter than the CPU's alone. The output is the same either way.
@@ -54,9 +54,9 @@ struct Shared {
     registry: Box<dyn Registry>,
     knowledge: Knowledge,
     /// Opened devices, by subject.
-    opened: Mutex<Vec<(String, Gpu)>>,
+    opened: Lock<Vec<(String, Gpu)>>,
     /// The last run, until its caller reports how long it took.
-    last: Mutex<Option<Run>>,
+    last: Lock<Option<Run>>,
 }
 
 /// The best device so far.

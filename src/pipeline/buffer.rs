@@ -5,13 +5,13 @@
 
 use std::io::{self, Read};
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use crate::format::Fault;
 use crate::pages::advise_huge_pages;
 #[cfg(target_os = "linux")]
 use crate::pipeline::slab::Part;
-use crate::sync::Mutex;
+use crate::process::Lock;
 
 /// The most memory to allocate at first for a length that the input merely claims.
 const FIRST_STEP: usize = 1 << 20;
@@ -148,7 +148,7 @@ impl DerefMut for Buffer {
 /// Idle buffers. `take` returns the one given back last, which is the most likely to be in a cache.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
-    idle: Arc<Mutex<Vec<Buffer>>>,
+    idle: Arc<Lock<Vec<Buffer>>>,
     most: usize,
 }
 
@@ -166,7 +166,7 @@ impl Pool {
 
     /// A buffer, of any length.
     pub(crate) fn take(&self) -> Buffer {
-        self.lock().pop().unwrap_or_default()
+        self.idle.lock().pop().unwrap_or_default()
     }
 
     /// Keeps `buffer` for the next `take`, unless there are enough.
@@ -174,7 +174,7 @@ impl Pool {
         if buffer.bytes.is_empty() {
             return;
         }
-        let mut idle = self.lock();
+        let mut idle = self.idle.lock();
         if idle.len() < self.most {
             idle.push(buffer);
             return;
@@ -186,11 +186,7 @@ impl Pool {
 
     /// Frees all idle buffers.
     pub(crate) fn clear(&self) {
-        self.lock().clear();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
-        self.idle.lock()
+        self.idle.lock().clear();
     }
 }
 

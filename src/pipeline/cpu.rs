@@ -1,7 +1,7 @@
 //! The engine that runs the codecs on CPU cores.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use crc32c::crc32c;
 
@@ -14,14 +14,14 @@ use crate::codec::filter::{
 };
 use crate::codec::{Codec, OutOfMemory, Recipe, Smallest, bwt, lz77, reserve};
 use crate::format::{BlockHeader, Fault, Method, Pipeline};
-use crate::sync::Mutex;
+use crate::process::Lock;
 
 /// Runs codecs in the calling thread. A codec that panics is a bug in pz; it costs one block its outcome, but does not
 /// end the program.
 #[derive(Default)]
 pub(crate) struct CpuEngine {
     /// Idle scratch memory: as many as were in use at once.
-    idle: Mutex<Vec<Scratch>>,
+    idle: Lock<Vec<Scratch>>,
     /// Modules that filter the blocks that it encodes.
     modules: Option<Arc<FrameModules>>,
 }
@@ -53,15 +53,11 @@ impl CpuEngine {
     }
 
     fn with_scratch<R>(&self, work: impl FnOnce(&mut Scratch) -> R) -> R {
-        let idle = self.idle().pop();
+        let idle = self.idle.lock().pop();
         let mut scratch = idle.unwrap_or_default();
         let result = work(&mut scratch);
-        self.idle().push(scratch);
+        self.idle.lock().push(scratch);
         result
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Scratch>> {
-        self.idle.lock()
     }
 }
 
@@ -97,7 +93,7 @@ impl Engine for CpuEngine {
     }
 
     fn release(&self) {
-        self.idle().clear();
+        self.idle.lock().clear();
     }
 
     fn encode_memory(&self, recipe: &Recipe, block_size: usize) -> u64 {

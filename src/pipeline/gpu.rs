@@ -12,6 +12,7 @@ use crate::clock::Instant;
 use crate::gpu::device::background::{self, Busy};
 use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{Device, DeviceError, Limits};
+use crate::process::OfProcess;
 use crate::sync::Mutex;
 
 pub(in crate::pipeline) use accelerator::MIN_HOST_MEMORY;
@@ -22,7 +23,7 @@ pub(crate) use accelerator::{Accelerator, Job};
 /// The device memory that a job used is kept for the next job until the last clone of this `Gpu` is dropped.
 #[derive(Clone)]
 pub struct Gpu {
-    shared: Arc<Shared>,
+    shared: Arc<OfProcess<Shared>>,
     memory: Option<u64>,
 }
 
@@ -52,10 +53,10 @@ struct Opened {
 impl Gpu {
     /// An open device, with the default share of its memory.
     pub fn new(device: Arc<dyn Device>) -> Self {
-        let gpu = Self::unopened();
-        let _ = gpu.shared.found.set(Ok(device.limits().clone()));
-        let _ = gpu.shared.opened.set(Ok(Opened::new(device)));
-        gpu
+        let shared = Shared::default();
+        let _ = shared.found.set(Ok(device.limits().clone()));
+        let _ = shared.opened.set(Ok(Opened::new(device)));
+        Self::of(shared)
     }
 
     /// A device with known limits, which `open` opens in the background. No job waits for it: blocks run on the CPU
@@ -64,10 +65,9 @@ impl Gpu {
         limits: Limits,
         open: impl FnOnce() -> Result<Arc<dyn Device>, DeviceError> + Send + 'static,
     ) -> Self {
-        let gpu = Self::unopened();
-        let _ = gpu.shared.found.set(Ok(limits));
-        let shared = Arc::clone(&gpu.shared);
-        gpu.in_background(move || shared.open(Duration::ZERO, open))
+        let shared = Shared::default();
+        let _ = shared.found.set(Ok(limits));
+        Self::of(shared).in_background(|shared| shared.open(Duration::ZERO, open))
     }
 
     /// A device that `find` looks for on first use, in the background, since drivers take time to list their devices.
@@ -80,8 +80,8 @@ impl Gpu {
     where
         Open: FnOnce() -> Result<Arc<dyn Device>, DeviceError> + Send + 'static,
     {
-        let gpu = Self::unopened();
-        *gpu.shared.finder.lock() = Some(Box::new(move |shared: &Shared| {
+        let shared = Shared::default();
+        *shared.finder.lock() = Some(Box::new(move |shared: &Shared| {
             let begun = Instant::now();
             match guarded(find) {
                 Ok((limits, open)) => {
@@ -91,17 +91,19 @@ impl Gpu {
                 Err(error) => shared.end(Err(error)),
             }
         }));
-        gpu
+        Self::of(shared)
     }
 
-    fn in_background(self, work: impl FnOnce() + Send + 'static) -> Self {
-        let busy = Busy::new();
+    fn in_background(self, work: impl FnOnce(&Shared) + Send + 'static) -> Self {
+        let (busy, shared) = (Busy::new(), Arc::clone(&self.shared));
         let work = move || {
             let _busy = busy;
-            work();
+            shared.get().map(work);
         };
-        if thread::Builder::new().name("pz opening".into()).spawn(work).is_err() {
-            self.shared.end(Err(DeviceError::Failed("the system refuses a thread".into())));
+        if thread::Builder::new().name("pz opening".into()).spawn(work).is_err()
+            && let Some(shared) = self.shared.get()
+        {
+            shared.end(Err(DeviceError::Failed("the system refuses a thread".into())));
         }
         self
     }
@@ -111,7 +113,7 @@ impl Gpu {
     /// # Errors
     /// Why there is no device.
     pub fn found(&self) -> Result<&Limits, DeviceError> {
-        self.shared.find().as_ref().map_err(Clone::clone)
+        self.shared()?.find().as_ref().map_err(Clone::clone)
     }
 
     /// Whether background threads of this library are opening devices or compiling kernels. A program that ends
@@ -128,14 +130,13 @@ impl Gpu {
         background::end();
     }
 
-    /// Tells the library that this process has been forked from one that may have had such threads. They do not exist
-    /// here.
-    pub fn forked() {
-        background::forget();
+    fn of(shared: Shared) -> Self {
+        Self { shared: Arc::new(OfProcess::new(shared)), memory: None }
     }
 
-    fn unopened() -> Self {
-        Self { shared: Arc::default(), memory: None }
+    /// Drivers do not survive a fork.
+    fn shared(&self) -> Result<&Shared, DeviceError> {
+        self.shared.get().ok_or(DeviceError::Forked)
     }
 
     /// Waits until the device is open, and returns it. Its allocations are counted and reused.
@@ -143,21 +144,38 @@ impl Gpu {
     /// # Errors
     /// Why there is no device.
     pub fn device(&self) -> Result<&Arc<dyn Device>, DeviceError> {
-        self.shared.opened().as_ref().map(|opened| &opened.device).map_err(Clone::clone)
+        self.shared()?.opened().as_ref().map(|opened| &opened.device).map_err(Clone::clone)
     }
 
     /// The device's limits, if they are known without waiting; `None` if the search goes on, or if the device could not
     /// be opened.
     pub fn limits(&self) -> Option<&Limits> {
-        match self.shared.opened.get() {
-            None => self.shared.found.get()?.as_ref().ok(),
-            Some(opened) => opened.as_ref().ok().map(|opened| opened.device.limits()),
+        self.known().ok().flatten()
+    }
+
+    /// The device's limits, if they are known without waiting, or why it cannot be used.
+    fn known(&self) -> Result<Option<&Limits>, DeviceError> {
+        let shared = self.shared()?;
+        match (shared.opened.get(), shared.found.get()) {
+            (Some(Ok(opened)), _) => Ok(Some(opened.device.limits())),
+            (Some(Err(error)), _) | (None, Some(Err(error))) => Err(error.clone()),
+            (None, Some(Ok(limits))) => Ok(Some(limits)),
+            (None, None) => Ok(None),
         }
+    }
+
+    /// The device's limits, even if it could not be opened.
+    fn found_so_far(&self) -> Option<&Limits> {
+        self.shared.get()?.found.get()?.as_ref().ok()
+    }
+
+    fn opened_so_far(&self) -> Option<&Opened> {
+        self.shared.get()?.opened.get()?.as_ref().ok()
     }
 
     /// Whether the attempt to open the device has ended, in success or failure.
     pub fn is_opened(&self) -> bool {
-        self.shared.opened.get().is_some()
+        self.shared.get().is_none_or(|shared| shared.opened.get().is_some())
     }
 
     /// Sets the most bytes of device memory to take.
@@ -167,23 +185,24 @@ impl Gpu {
     }
 
     /// Waits until the device is open, and returns it with its memory pool, or the reason why it is not open.
-    pub(crate) fn pool(&self) -> Result<&Arc<Pool<Arc<dyn Device>>>, &DeviceError> {
-        self.shared.opened().as_ref().map(|opened| &opened.pool)
+    pub(crate) fn pool(&self) -> Result<&Arc<Pool<Arc<dyn Device>>>, DeviceError> {
+        self.shared()?.opened().as_ref().map(|opened| &opened.pool).map_err(Clone::clone)
     }
 
     /// Whether the search for the device has not begun.
     pub fn is_unsought(&self) -> bool {
-        self.shared.finder.lock().is_some()
+        self.shared.get().is_some_and(|shared| shared.finder.lock().is_some())
     }
 
     /// Whether opening the device has not begun.
     pub(crate) fn is_closed(&self) -> bool {
-        self.is_unsought() || self.shared.opener.lock().is_some()
+        let has_opener = |shared: &Shared| shared.opener.lock().is_some();
+        self.is_unsought() || self.shared.get().is_some_and(has_opener)
     }
 
     /// Time to find and open the device, if that happened in the background.
     pub(crate) fn opening_time(&self) -> Option<Duration> {
-        self.shared.opening.get().copied()
+        self.shared.get()?.opening.get().copied()
     }
 }
 

@@ -3,7 +3,6 @@
 //! A run on the CPU alone shows a worker's rate and the overhead of whole runs. A run with a device shows when the
 //! device joined, and what device and workers delivered together from then on.
 
-use std::sync::MutexGuard;
 use std::time::Duration;
 
 use super::Gpu;
@@ -15,13 +14,13 @@ use super::throughput::{Throughput, WithDevice};
 use super::workload::Workload;
 use crate::clock::Instant;
 use crate::gpu::device::{Api, Limits};
-use crate::sync::Mutex;
+use crate::process::Lock;
 
 /// Learned rates, in memory and in the cache.
 pub(super) struct Knowledge {
     store: Store,
     /// The rates read so far, by subject.
-    read: Mutex<Vec<(String, Rates)>>,
+    read: Lock<Vec<(String, Rates)>>,
 }
 
 /// A finished run.
@@ -52,7 +51,7 @@ const MIN_SECONDS: f64 = 0.05;
 
 impl Knowledge {
     pub(super) fn new(store: Store) -> Self {
-        Self { store, read: Mutex::default() }
+        Self { store, read: Lock::new() }
     }
 
     /// What `workers` workers of this machine deliver. If that is unknown, measures it on synthetic contents.
@@ -157,7 +156,7 @@ impl Knowledge {
         gpu: &Gpu,
         sample: Option<&Sample>,
     ) -> Result<f64, String> {
-        let pool = gpu.pool().map_err(ToString::to_string)?;
+        let pool = gpu.pool().map_err(|error| error.to_string())?;
         let limits = crate::gpu::device::Device::limits(&**pool);
         let mut rates = self.rates(&subject(limits));
         if let (Some(rate), None) = (rates.get(&workload.name()), sample) {
@@ -283,16 +282,17 @@ impl Knowledge {
     }
 
     fn rates(&self, subject: &str) -> Rates {
-        let read = self.lock().iter().find(|(s, _)| s == subject).map(|(_, rates)| rates.clone());
+        let read =
+            self.read.lock().iter().find(|(s, _)| s == subject).map(|(_, rates)| rates.clone());
         read.unwrap_or_else(|| {
             let rates = self.store.load(subject);
-            self.lock().push((subject.into(), rates.clone()));
+            self.read.lock().push((subject.into(), rates.clone()));
             rates
         })
     }
 
     fn keep(&self, subject: &str, rates: Rates) {
-        let mut read = self.lock();
+        let mut read = self.read.lock();
         if read.iter().any(|(other, known)| other == subject && *known == rates) {
             return;
         }
@@ -300,10 +300,6 @@ impl Knowledge {
         read.push((subject.into(), rates.clone()));
         drop(read);
         self.store.save(subject, &rates);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<(String, Rates)>> {
-        self.read.lock()
     }
 
     #[cfg(test)]

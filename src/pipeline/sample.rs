@@ -10,18 +10,20 @@ use rayon::prelude::*;
 
 use super::cpu::CpuEngine;
 use super::engine::{Coded, DecodeJob, EncodeJob, Engine};
+use super::memory::cores;
+use super::scheduler::thread_pool;
 use super::workload::Direction;
 use crate::clock::Instant;
 use crate::codec::Recipe;
 use crate::format::{BlockHeader, Method};
-use crate::sync::Mutex;
+use crate::process::Lock;
 
 /// Blocks spread over a file, from which [`Auto::predict`](crate::Auto::predict) makes predictions.
 #[derive(Debug, Clone)]
 pub struct Sample {
     blocks: Vec<Vec<u8>>,
     /// The rates of workers that have been measured: the predictions for several devices need the same ones.
-    measured: Arc<Mutex<Vec<(CpuWork, f64)>>>,
+    measured: Arc<Lock<Vec<(CpuWork, f64)>>>,
 }
 
 /// Direction, recipe and number of workers.
@@ -134,11 +136,17 @@ impl Sample {
     pub(crate) fn encoded(&self, recipe: &Recipe, direction: Direction) -> Option<Encoded<'_>> {
         let some = &self.blocks[..self.blocks.len().min(MAX_BLOCKS_FOR_DEVICES)];
         let engine = CpuEngine::new();
-        let blocks = some.par_iter().filter_map(|contents| encode(&engine, recipe, contents));
         let is_work = |block: &Block<'_>| {
             direction == Direction::Encode || block.coded.method != Method::Store
         };
-        let blocks: Vec<_> = blocks.filter(is_work).collect();
+        let encode = |contents| encode(&engine, recipe, contents).filter(is_work);
+        // Rayon's own pool would outlive the call.
+        let blocks: Vec<_> = match thread_pool(cores().min(some.len())) {
+            Some(pool) => {
+                pool.install(|| some.par_iter().filter_map(|block| encode(block)).collect())
+            }
+            None => some.iter().filter_map(|block| encode(block)).collect(),
+        };
         (!blocks.is_empty()).then_some(Encoded(blocks))
     }
 }

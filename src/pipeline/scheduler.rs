@@ -14,6 +14,7 @@
 mod serve;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
@@ -27,6 +28,7 @@ use super::gpu::Accelerator;
 use super::host_memory::{HostMemory, Limits};
 use super::memory::Share;
 use crate::clock::Instant;
+use crate::process::Owner;
 use crate::sync::{Condvar, Mutex};
 
 /// A block to code, with the memory that it needs.
@@ -65,6 +67,7 @@ pub(crate) struct Scheduler<T: Task> {
     device: Option<JoinHandle<()>>,
     submitted: u64,
     taken: u64,
+    process: Owner,
 }
 
 struct Shared<T> {
@@ -178,8 +181,8 @@ impl<T: Task> Scheduler<T> {
             shared.lock().memory.has_no_device();
         }
         let has_device = accelerator.is_some();
-        let (submitted, taken) = (0, 0);
-        Self { shared, pool, helps, has_device, device, submitted, taken }
+        let (submitted, taken, process) = (0, 0, Owner::here());
+        Self { shared, pool, helps, has_device, device, submitted, taken, process }
     }
 
     /// The number of workers, with the calling thread if it is one.
@@ -308,6 +311,11 @@ impl<T: Task> Scheduler<T> {
 
 impl<T: Task> Drop for Scheduler<T> {
     fn drop(&mut self) {
+        if !self.process.is_here() {
+            // The threads that these are shared with are another process's.
+            mem::forget((Arc::clone(&self.shared), self.pool.take(), self.device.take()));
+            return;
+        }
         // No caller will ask for the tasks that are left.
         let mut state = self.shared.lock();
         state.queue.clear();

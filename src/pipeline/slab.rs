@@ -7,13 +7,12 @@
 
 use std::ops::{Deref, DerefMut, Range};
 use std::slice;
-use std::sync::{Arc, MutexGuard, Weak};
-use std::thread;
+use std::sync::{Arc, Weak};
 
 use memmap2::{MmapMut, MmapRaw, UncheckedAdvice};
 
 use crate::pages::{HUGE_PAGE, advise_huge_pages};
-use crate::sync::Mutex;
+use crate::process::Lock;
 
 /// What the length of a part is rounded up to: half a huge page, so that short parts need not have one each.
 const UNIT: usize = 1 << 20;
@@ -21,12 +20,10 @@ const UNIT: usize = 1 << 20;
 /// How many parts as long as the first a mapping has room for. What is not used takes addresses, and no memory.
 const PARTS: usize = 16;
 
-/// How often to try to lock [`NEWEST`].
-const MOST_TRIES: u32 = 10_000;
-
 /// The mapping that parts are taken from.
-static NEWEST: Mutex<Newest> = Mutex::new(Newest { mapping: Weak::new(), taken: 0 });
+static NEWEST: Lock<Newest> = Lock::new();
 
+#[derive(Default)]
 struct Newest {
     /// It is there as long as one of its parts is.
     mapping: Weak<MmapRaw>,
@@ -49,7 +46,7 @@ impl Part {
             return None;
         }
         let room = len.checked_next_multiple_of(UNIT)?;
-        let mut newest = newest()?;
+        let mut newest = NEWEST.lock();
         let (mapping, start) = match newest.mapping.upgrade() {
             Some(mapping) if mapping.len() - newest.taken >= room => (mapping, newest.taken),
             _ => {
@@ -63,18 +60,6 @@ impl Part {
         *newest = Newest { mapping: Arc::downgrade(&mapping), taken: start + room };
         Some(Self { mapping, range: start..start + len })
     }
-}
-
-/// Locks [`NEWEST`]; `None` if that does not succeed for long. Another thread needs it for a few microseconds, but in the
-/// child of a fork that thread does not exist.
-fn newest() -> Option<MutexGuard<'static, Newest>> {
-    (0..MOST_TRIES).find_map(|_| {
-        let newest = NEWEST.try_lock();
-        if newest.is_none() {
-            thread::yield_now();
-        }
-        newest
-    })
 }
 
 impl Deref for Part {

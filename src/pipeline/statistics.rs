@@ -9,7 +9,7 @@ use crate::codec::Recipe;
 use crate::format::Pipeline;
 use crate::gpu::coder::StageTime;
 use crate::gpu::device::{Api, Limits};
-use crate::sync::Mutex;
+use crate::process::Lock;
 
 /// Counts the work of each run that gets it through [`Options::statistics`](crate::Options::statistics) or
 /// [`DecodeOptions::statistics`](crate::DecodeOptions::statistics). Clones share the counts. The counts are complete
@@ -24,7 +24,7 @@ use crate::sync::Mutex;
 /// # Ok::<(), pz::Error>(())
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Statistics(Arc<Mutex<Counts>>);
+pub struct Statistics(Arc<Lock<Counts>>);
 
 #[derive(Debug, Default)]
 struct Counts {

@@ -229,7 +229,7 @@ impl Workload {
         gpu: &Gpu,
         sample: Option<&Sample>,
     ) -> Result<Measured, String> {
-        let device = gpu.pool().map_err(ToString::to_string)?;
+        let device = gpu.pool().map_err(|error| error.to_string())?;
         let pipeline = self.options.chosen_pipeline();
         let synthetic;
         let (sample, recipe) = match sample.filter(|sample| !sample.is_empty()) {

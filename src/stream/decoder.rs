@@ -28,6 +28,7 @@ use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::modules::LastModules;
 use crate::pipeline::statistics::Counted;
 use crate::pipeline::workload::Workload;
+use crate::process::Owner;
 use payloads::Payloads;
 
 /// Decompresses all frames that it reads from `R`, up to the end of the input.
@@ -71,6 +72,7 @@ pub struct Decoder<R: Read> {
     /// Where threads read the payloads of the blocks that they decode.
     payloads: Option<Payloads<R>>,
     input: Input,
+    owner: Owner,
 }
 
 /// The state of the input.
@@ -130,6 +132,7 @@ impl<R: Read> Decoder<R> {
             output: None,
             payloads: None,
             input: Input::Open,
+            owner: Owner::here(),
         };
         decoder.begin(header)?;
         Ok(decoder)
@@ -263,6 +266,9 @@ impl<R: Read> Decoder<R> {
 
     /// The next decoded block; `None` at the end.
     fn next_block(&mut self) -> Result<Option<DecodeTask>, Error> {
+        if !self.owner.is_here() {
+            return Err(Error::Forked);
+        }
         self.read_ahead();
         match self.flow.next() {
             Some(mut task) => match task.finish_from(&self.history) {

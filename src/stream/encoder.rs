@@ -30,6 +30,7 @@ use crate::pipeline::gpu::{Accelerator, Job};
 use crate::pipeline::memory::Cost;
 use crate::pipeline::scheduler::Task;
 use crate::pipeline::{Gpu, Options};
+use crate::process::Owner;
 
 pub use auto_finish::AutoFinishEncoder;
 pub(crate) use plan::EncodeBasis;
@@ -72,6 +73,7 @@ pub struct Encoder<W: Write> {
     submitted: u64,
     bytes_in: u64,
     failed: bool,
+    owner: Owner,
     /// If blocks are to have distant matches: when each looks for them.
     turns: Option<Turns>,
 }
@@ -108,6 +110,7 @@ impl<W: Write> Encoder<W> {
             submitted: 0,
             bytes_in: 0,
             failed: false,
+            owner: Owner::here(),
             turns: finder.map(Turns::new),
         }
     }
@@ -420,6 +423,9 @@ impl<W: Write> Encoder<W> {
     }
 
     fn check_failed(&self) -> Result<(), Error> {
+        if !self.owner.is_here() {
+            return Err(Error::Forked);
+        }
         match self.failed {
             true => Err(Error::Io(io::Error::other(
                 "the output is incomplete, because writing it failed",

@@ -23,14 +23,20 @@ pub(crate) struct BackgroundRead<'a> {
 impl Archive {
     /// Begins reads into buffers of `memory`, and returns. The first error of a read goes to its `done`.
     pub(crate) fn read_in_background(&self, memory: &DeviceMemory, reads: Vec<BackgroundRead<'_>>) {
+        let shared = match self.shared() {
+            Ok(shared) => shared,
+            Err(error) => {
+                return reads.into_iter().for_each(|read| (read.done)(Err(error.clone())));
+            }
+        };
         let Some(workers) = memory.workers() else {
-            let host = || Err(self.shared.internal("a background read into host memory"));
+            let host = || Err(shared.internal("a background read into host memory"));
             return reads.into_iter().for_each(|read| (read.done)(host()));
         };
         let mut all = Vec::new();
         let mut completions = Vec::with_capacity(reads.len());
         for BackgroundRead { range, destination, done } in reads {
-            match self.shared.checked(workers, &range, &destination) {
+            match shared.checked(workers, &range, &destination) {
                 Err(error) => done(Err(error)),
                 Ok(wanted) if wanted.is_empty() => done(Ok(())),
                 Ok(wanted) => {
@@ -40,7 +46,7 @@ impl Archive {
                 }
             }
         }
-        if let Err(error) = self.shared.queue_on(workers, all, Priority::Normal) {
+        if let Err(error) = shared.queue_on(workers, all, Priority::Normal) {
             for completion in completions {
                 completion.fail(error.clone());
             }

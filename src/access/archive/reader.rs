@@ -13,6 +13,7 @@ use super::shared::Shared;
 use crate::access::cache::CacheStatistics;
 use crate::access::device::{DeviceMemory, DeviceSliceMut, SlicePlace, Workers};
 use crate::access::sources::{Source, Traffic, Uri};
+use crate::process::PerProcess;
 use crate::stream::block::Placement;
 
 /// What an archive has done so far.
@@ -45,7 +46,11 @@ pub struct ArchiveStatistics {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Archive {
-    pub(super) shared: Arc<Shared>,
+    source: Arc<dyn Source>,
+    options: ArchiveOptions,
+    len: u64,
+    /// Caches and threads of this process. A process that was forked reads the index again.
+    shared: PerProcess<Arc<Shared>>,
 }
 
 impl Archive {
@@ -66,17 +71,28 @@ impl Archive {
         source: Arc<dyn Source>,
         options: &ArchiveOptions,
     ) -> Result<Self, ArchiveError> {
-        Ok(Self { shared: Arc::new(Shared::new(source, options)?) })
+        let shared = Shared::new(Arc::clone(&source), options)?;
+        let (options, len) = (options.clone(), shared.loader.layout.len());
+        Ok(Self { source, options, len, shared: Arc::new(shared).into() })
+    }
+
+    /// What loads blocks in this process.
+    pub(super) fn shared(&self) -> Result<&Arc<Shared>, ArchiveError> {
+        if let Some(shared) = self.shared.get() {
+            return Ok(shared);
+        }
+        let own = Shared::new(Arc::clone(&self.source), &self.options)?;
+        Ok(self.shared.get_or_init(|| Arc::new(own)))
     }
 
     /// The URI, as messages show it.
     pub fn uri(&self) -> &str {
-        self.shared.loader.source.uri()
+        self.source.uri()
     }
 
     /// Length of the contents in bytes.
     pub fn len(&self) -> u64 {
-        self.shared.loader.layout.len()
+        self.len
     }
 
     /// Whether the contents are empty.
@@ -86,7 +102,7 @@ impl Archive {
 
     /// Checks that `range` lies within the contents.
     pub(super) fn check(&self, range: &Range<u64>) -> Result<(), ArchiveError> {
-        self.shared.check(range)
+        self.shared()?.check(range)
     }
 
     /// Reads bytes `range` of the contents into `destination`, which is as long: host memory, or a
@@ -116,7 +132,7 @@ impl Archive {
         reads: &mut [RangeRead<'_>],
         options: &ReadOptions,
     ) -> Result<(), ArchiveError> {
-        let shared = &*self.shared;
+        let shared = self.shared()?;
         let mut placements = Vec::new();
         let mut on_devices: Vec<(&Arc<Workers>, Vec<_>)> = Vec::new();
         for (number, read) in reads.iter().enumerate() {
@@ -139,9 +155,9 @@ impl Archive {
         }
         let mut claims = Vec::new();
         for (workers, wants) in on_devices {
-            claims.push(self.shared.request_on(workers, wants, options)?);
+            claims.push(shared.request_on(workers, wants, options)?);
         }
-        self.read_on_host(placements, reads, options)?;
+        Self::read_on_host(shared, placements, reads, options)?;
         for claim in claims {
             claim.wait(options)?;
         }
@@ -150,14 +166,13 @@ impl Archive {
 
     /// Reads those parts whose destinations are host memory.
     fn read_on_host(
-        &self,
+        shared: &Arc<Shared>,
         mut placements: Vec<Placement>,
         reads: &mut [RangeRead<'_>],
         options: &ReadOptions,
     ) -> Result<(), ArchiveError> {
-        let shared = &*self.shared;
         if !placements.is_empty() {
-            self.shared.start_loaders()?;
+            shared.start_loaders()?;
         }
         placements.sort_by_key(|placement| placement.block);
         // While the pages of one step are copied, those of the next are being loaded.
@@ -201,11 +216,11 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError::InvalidRange`], and if the system has no thread to spare.
     pub fn prefetch(&self, range: Range<u64>) -> Result<(), ArchiveError> {
-        self.shared.check(&range)?;
-        self.shared.start_loaders()?;
-        self.shared.load_ahead(
-            self.shared.loader.layout.placements(range, 0).map(|placement| placement.block),
-        );
+        let shared = self.shared()?;
+        shared.check(&range)?;
+        shared.start_loaders()?;
+        let placements = shared.loader.layout.placements(range, 0);
+        shared.load_ahead(placements.map(|placement| placement.block));
         Ok(())
     }
 
@@ -216,27 +231,30 @@ impl Archive {
     /// As for [`Self::read`].
     pub(crate) fn prepare_on(&self, memory: &DeviceMemory) -> Result<(), ArchiveError> {
         let Some(workers) = memory.workers() else { return Ok(()) };
-        let scratch = memory.allocate(self.shared.batch_bytes(workers));
+        let shared = self.shared()?;
+        let scratch = memory.allocate(shared.batch_bytes(workers));
         let mut scratch = scratch.map_err(|error| {
             let device = workers.core().device().limits().name.clone();
             ArchiveError::Device { device, error }
         })?;
         match DeviceSliceMut::from(&mut scratch).place {
-            SlicePlace::Device { buffer, start, .. } => {
-                self.shared.prepare_on(workers, buffer, start)
-            }
+            SlicePlace::Device { buffer, start, .. } => shared.prepare_on(workers, buffer, start),
             SlicePlace::Host(_) => Ok(()),
         }
     }
 
-    /// What the archive has done so far.
+    /// What the archive has done so far in this process.
     pub fn statistics(&self) -> ArchiveStatistics {
+        let traffic = self.source.traffic();
+        let Some(shared) = self.shared.get() else {
+            return ArchiveStatistics { traffic, ..ArchiveStatistics::default() };
+        };
         ArchiveStatistics {
-            contents: self.shared.lock().contents.statistics(),
-            payloads: self.shared.loader.payload_statistics(),
-            traffic: self.shared.loader.source.traffic(),
-            blocks_by_device: self.shared.by_device.load(Ordering::Relaxed),
-            blocks_by_cpu: self.shared.by_cpu.load(Ordering::Relaxed),
+            contents: shared.lock().contents.statistics(),
+            payloads: shared.loader.payload_statistics(),
+            traffic,
+            blocks_by_device: shared.by_device.load(Ordering::Relaxed),
+            blocks_by_cpu: shared.by_cpu.load(Ordering::Relaxed),
         }
     }
 }
@@ -245,7 +263,9 @@ impl Archive {
 /// [`SourceOptions`](crate::access::SourceOptions).
 impl Drop for Archive {
     fn drop(&mut self) {
-        self.shared.close();
+        if let Some(shared) = self.shared.get() {
+            shared.close();
+        }
     }
 }
 

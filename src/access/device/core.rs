@@ -10,6 +10,7 @@ use super::options::DeviceMemoryOptions;
 use crate::gpu::coder::{RangeDecoder, RangeTask};
 use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{Api, BufferId, Device, DeviceError, budget_now};
+use crate::process::Owner;
 use crate::sync::Mutex;
 
 /// A device and the memory that work on it shares.
@@ -29,7 +30,7 @@ pub(in crate::access) struct Core {
     idle: Duration,
     /// Whether lanes load and allocate only while they are being prepared.
     only_prepared: bool,
-    process: u32,
+    process: Owner,
     /// Why the device is not used any more.
     failed: Mutex<Option<DeviceError>>,
 }
@@ -72,7 +73,7 @@ impl Core {
             batches: Batches::new(options.batch),
             idle: options.idle,
             only_prepared: options.only_prepared,
-            process: std::process::id(),
+            process: Owner::here(),
             failed: Mutex::default(),
         })
     }
@@ -154,6 +155,7 @@ impl Core {
 
     /// Allocates a buffer for a caller. It does not count as memory of decoders.
     pub(super) fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
+        self.check_process()?;
         match self.device.allocate(bytes) {
             Err(DeviceError::OutOfMemory { .. }) => {
                 self.trim();
@@ -161,6 +163,16 @@ impl Core {
             }
             allocated => allocated,
         }
+    }
+
+    /// Checks that this process opened the device.
+    pub(super) fn check_process(&self) -> Result<(), DeviceError> {
+        if self.is_here() { Ok(()) } else { Err(DeviceError::Forked) }
+    }
+
+    /// Whether this process opened the device.
+    pub(super) fn is_here(&self) -> bool {
+        self.process.is_here()
     }
 
     fn failed(&self) -> MutexGuard<'_, Option<DeviceError>> {
@@ -177,11 +189,7 @@ impl Core {
     /// # Errors
     /// Fails if it has failed before, or if this process is a fork of the one that opened it.
     pub(in crate::access) fn check(&self) -> Result<(), DeviceError> {
-        if self.process != std::process::id() {
-            let why =
-                "the process that opened the device has forked; open it again in the new process";
-            return Err(DeviceError::Unsupported(why.into()));
-        }
+        self.check_process()?;
         self.failed().clone().map_or(Ok(()), Err)
     }
 }

@@ -43,7 +43,11 @@ struct Handle(Arc<Workers>);
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.close();
+        match self.0.core().is_here() {
+            true => self.0.close(),
+            // The driver is not called in a process that was forked.
+            false => std::mem::forget(Arc::clone(&self.0)),
+        }
     }
 }
 
@@ -92,6 +96,7 @@ impl DeviceMemory {
         let Some(core) = self.core() else {
             return Err(DeviceError::Unsupported("host memory imports no buffers".into()));
         };
+        core.check_process()?;
         // Kernels write each byte that is not a part of a whole unit by itself, so the bytes around are untouched.
         let (buffer, start, len) = match buffer {
             NativeBuffer::Cuda { address, bytes } => {
@@ -122,6 +127,7 @@ impl DeviceMemory {
         let Some(core) = self.core() else {
             return Err(DeviceError::Unsupported("host memory has no streams".into()));
         };
+        core.check_process()?;
         // SAFETY: the caller promises the same.
         unsafe { core.device().wait_for(stream) }
     }
@@ -208,6 +214,7 @@ impl DeviceBuffer {
     /// address is that of the first byte. `None` for host memory.
     pub fn native(&self) -> Option<NativeBuffer> {
         let Place::Device { buffer, start } = &self.place else { return None };
+        self.memory.core()?.check_process().ok()?;
         match self.memory.device()?.export(buffer.id())? {
             NativeBuffer::Cuda { address, .. } => {
                 Some(NativeBuffer::Cuda { address: address + start, bytes: self.len })

@@ -23,6 +23,7 @@ impl OnDevice {
         let (from, end) = (start, start + into.len() as u64);
         let (aligned, skipped) = (from & !3, (from % 4) as usize);
         let mut at = 0;
+        self.core.check_process()?;
         let wanted = skipped..skipped + into.len();
         let mut queue = self.core.device().queue()?;
         queue.read_with(self.id, aligned, end.next_multiple_of(4) - aligned, &mut |piece| {
@@ -39,6 +40,7 @@ impl OnDevice {
     pub(super) fn copy_from_host(&self, start: u64, from: &[u8]) -> Result<(), DeviceError> {
         let (begin, end) = (start, start + from.len() as u64);
         let aligned = begin & !3..end.next_multiple_of(4);
+        self.core.check_process()?;
         let mut queue = self.core.device().queue()?;
         // A device copies whole words. Those at the ends keep their other bytes.
         let (mut first, mut last) = ([0; 4], [0; 4]);
@@ -65,6 +67,8 @@ impl OnDevice {
 
 impl Drop for OnDevice {
     fn drop(&mut self) {
-        self.core.device().free(self.id);
+        if self.core.is_here() {
+            self.core.device().free(self.id);
+        }
     }
 }

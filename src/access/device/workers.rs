@@ -155,6 +155,7 @@ impl Workers {
         requests: Arc<dyn Requests>,
         batches: usize,
     ) -> Result<(), DeviceError> {
+        self.core.check_process()?;
         let mut state = self.lock();
         self.start(&mut state)?;
         if !state.pending.iter().any(|known| known.key() == requests.key()) {

@@ -2,37 +2,43 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use super::error::{SourceError, SourceErrorKind};
 use super::source::{Source, Traffic, check};
 use super::uri::Uri;
+use crate::process::PerProcess;
 use crate::stream::{Part, ReadAt};
+use crate::sync::RwLock;
 
-use crate::sync::Mutex;
+type Published = RwLock<BTreeMap<String, Arc<[u8]>>>;
 
 /// What this process has published, by name.
-static PUBLISHED: Mutex<BTreeMap<String, Arc<[u8]>>> = Mutex::new(BTreeMap::new());
+static PUBLISHED: PerProcess<Published> = PerProcess::new();
 
-fn published() -> MutexGuard<'static, BTreeMap<String, Arc<[u8]>>> {
-    // The map is whole even if a thread panicked while it held the lock.
-    PUBLISHED.lock()
+/// What this process and those before it have published. If another thread was just changing the list when the process
+/// forked, the new process begins with an empty one.
+fn published() -> &'static Published {
+    PUBLISHED.get_or_inherit(|before| {
+        let before = before.and_then(|published| published.try_read());
+        RwLock::new(before.map(|published| published.clone()).unwrap_or_default())
+    })
 }
 
-/// Makes `bytes` readable as `memio://name` in this process, in place of what had that name. Sources that are open keep
-/// the bytes that they were opened with.
+/// Makes `bytes` readable as `memio://name` in this process and in those that it forks, in place of what had that name.
+/// Sources that are open keep the bytes that they were opened with.
 pub fn publish(name: impl Into<String>, bytes: impl Into<Arc<[u8]>>) {
-    published().insert(name.into(), bytes.into());
+    published().write().insert(name.into(), bytes.into());
 }
 
 /// Takes back what [`publish`] made readable as `memio://name`. Open sources can still read it.
 pub fn withdraw(name: &str) -> Option<Arc<[u8]>> {
-    published().remove(name)
+    published().write().remove(name)
 }
 
 /// Opens what is published under `name`.
 pub(super) fn open(uri: &Uri, name: &str) -> Result<Arc<dyn Source>, SourceError> {
-    let bytes = published().get(name).cloned();
+    let bytes = published().read().get(name).cloned();
     let what = "nothing is published under this name";
     let bytes =
         bytes.ok_or_else(|| SourceError::new(uri.to_string(), SourceErrorKind::NotFound, what))?;

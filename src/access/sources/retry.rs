@@ -1,6 +1,7 @@
 //! When to try again, and when to give up.
 
 use std::hash::{BuildHasher, RandomState};
+use std::process;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -75,8 +76,9 @@ impl Tries {
 
 /// A number from 0 to 1, other at each call: clients that failed together do not come back together.
 fn random() -> f64 {
-    // The standard library seeds each hasher of this kind from the system's random numbers.
-    RandomState::new().hash_one(0) as f64 / u64::MAX as f64
+    // The standard library seeds each hasher of this kind from the system's random numbers. The children of a fork have
+    // the same seed.
+    RandomState::new().hash_one(process::id()) as f64 / u64::MAX as f64
 }
 
 #[cfg(test)]

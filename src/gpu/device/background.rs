@@ -2,8 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use crate::process::PerProcess;
+
 /// The number of background threads at work.
-static BUSY: AtomicUsize = AtomicUsize::new(0);
+fn busy() -> &'static AtomicUsize {
+    static BUSY: PerProcess<AtomicUsize> = PerProcess::new();
+    BUSY.get_or_init(AtomicUsize::default)
+}
 
 /// Whether background threads must start nothing new.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
@@ -13,20 +18,20 @@ pub(crate) struct Busy(());
 
 impl Busy {
     pub(crate) fn new() -> Self {
-        BUSY.fetch_add(1, Ordering::AcqRel);
+        busy().fetch_add(1, Ordering::AcqRel);
         Self(())
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        BUSY.fetch_sub(1, Ordering::AcqRel);
+        busy().fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// Whether any background thread is at work.
 pub(crate) fn is_busy() -> bool {
-    BUSY.load(Ordering::Acquire) > 0
+    busy().load(Ordering::Acquire) > 0
 }
 
 /// Whether background threads must start nothing new.
@@ -37,9 +42,4 @@ pub(crate) fn is_ending() -> bool {
 /// Tells background threads to start nothing new.
 pub(crate) fn end() {
     IS_ENDING.store(true, Ordering::Release);
-}
-
-/// Resets the count after a fork: the parent's threads do not exist here.
-pub(crate) fn forget() {
-    BUSY.store(0, Ordering::Release);
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::seen::Seen;
 use super::{Api, Device, DeviceError, Kind, Limits};
 use crate::gpu::model::kernel::{self, Kernel};
+use crate::process::PerProcess;
 
 /// A device that has been found but not opened.
 pub struct Found {
@@ -114,15 +115,23 @@ impl fmt::Debug for Found {
 /// # Errors
 /// Says why if there is no device.
 pub fn devices(api: Api) -> Result<Vec<Found>, Absence> {
+    static CUDA: PerProcess<()> = PerProcess::new();
+    static OPENCL: PerProcess<()> = PerProcess::new();
+    static WEBGPU: PerProcess<()> = PerProcess::new();
     let seen = Seen::of_user();
-    let found = match api {
-        Api::Cuda => cuda(),
-        Api::OpenCl => opencl(),
-        Api::WebGpu => webgpu(),
+    let (asked, list): (_, fn() -> Backends) = match api {
+        Api::Cuda => (&CUDA, cuda),
+        Api::OpenCl => (&OPENCL, opencl),
+        Api::WebGpu => (&WEBGPU, webgpu),
     };
     let absence =
         |(error, remedy): (DeviceError, _)| Absence { api, why: error.to_string(), remedy };
-    let mut backends = found.map_err(absence)?;
+    if asked.is_elsewhere() {
+        let remedy = "start the process anew, as Python's multiprocessing does with `spawn`";
+        return Err(absence((DeviceError::Forked, remedy)));
+    }
+    asked.get_or_init(|| ());
+    let mut backends = list().map_err(absence)?;
     software_last(&mut backends, |backend| backend.limits().kind);
     seen.note(api, backends.len());
     let number = |(number, backend)| Found { number, backend };

@@ -89,6 +89,8 @@ pub enum DeviceError {
     Lost,
     /// Work did not end in time. The queue can no longer be used.
     TimedOut,
+    /// A process that this one was forked from has used the driver. Drivers do not survive a fork.
+    Forked,
     /// Another failure: the name of the call and its result.
     Failed(String),
 }
@@ -101,6 +103,9 @@ impl fmt::Display for DeviceError {
             Self::OutOfMemory { bytes } => write!(f, "no device memory for {bytes} bytes"),
             Self::Build { kernel, log } => write!(f, "kernel {kernel} does not compile: {log}"),
             Self::Lost => f.write_str("the device is gone"),
+            Self::Forked => f.write_str(
+                "the process that this one was forked from has used the driver, which does not survive a fork",
+            ),
             Self::TimedOut => f.write_str("the device did not finish in time"),
         }
     }

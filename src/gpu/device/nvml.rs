@@ -5,9 +5,10 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::fmt;
-use std::sync::OnceLock;
 
 use libloading::Library;
+
+use crate::process::PerProcess;
 
 /// The identity of a GPU, which every interface of its driver gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +78,7 @@ struct NvmlMemory {
 /// Memory that is free now on a GPU, in bytes. NVML looks the GPU up by its UUID, then by its place on the bus; `None`
 /// if NVML is missing or knows it by neither.
 pub(super) fn free_memory(uuid: Option<Uuid>, place: Option<PciPlace>) -> Option<u64> {
-    static NVML: OnceLock<Option<Nvml>> = OnceLock::new();
+    static NVML: PerProcess<Option<Nvml>> = PerProcess::new();
     NVML.get_or_init(Nvml::load).as_ref()?.free_memory(uuid, place)
 }
 

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::sync::OnceLock;
 
 use super::Api;
+use crate::process::PerProcess;
 use crate::user_cache::UserCache;
 
 /// Prefixes of the environment variables that select and configure drivers and their loaders.
@@ -45,7 +45,7 @@ impl Seen {
     /// The notes of this process's user, for this process's settings. Call this before the first driver is loaded: some
     /// drivers change environment variables, and the next process would not see those changes.
     pub fn of_user() -> Self {
-        static KEY: OnceLock<Option<String>> = OnceLock::new();
+        static KEY: PerProcess<Option<String>> = PerProcess::new();
         let key = KEY.get_or_init(|| boot().map(|boot| key(&boot, std::env::vars_os())));
         Self { folder: UserCache::of_user(), key: key.clone() }
     }

@@ -32,11 +32,11 @@
 //! then the constants of the dispatch.
 
 use std::borrow::Cow;
-use std::sync::OnceLock;
 
 use super::cost::{CostError, KernelCost};
 use super::cuda_source;
 use super::limits::{Api, Language, Limits, Teams};
+use crate::process::PerProcess;
 
 /// A kernel file in both languages, or one variant of it.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub struct Kernel {
     opencl: &'static str,
     /// Empty if WebGPU cannot run it.
     wgsl: &'static str,
-    cost: OnceLock<KernelCost>,
+    cost: PerProcess<KernelCost>,
 }
 
 /// A file that kernel files import.
@@ -64,7 +64,7 @@ macro_rules! kernels {
                 stem: concat!($file $(, ":", $variant)?),
                 opencl: include_str!(concat!("../../../kernels/", $file, ".cl")),
                 wgsl: include_str!(concat!("../../../kernels/", $file, ".wgsl")),
-                cost: OnceLock::new(),
+                cost: PerProcess::new(),
             };
         )*
         /// Every kernel file.
@@ -329,7 +329,7 @@ impl Kernel {
         opencl: &'static str,
         wgsl: &'static str,
     ) -> Self {
-        Self { stem, opencl, wgsl, cost: OnceLock::new() }
+        Self { stem, opencl, wgsl, cost: PerProcess::new() }
     }
 
     /// The cost that the file states.

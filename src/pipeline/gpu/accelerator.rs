@@ -87,14 +87,7 @@ impl Accelerator {
         };
         let left = memory - DRIVER_MEMORY.min(memory / 2);
         let left = left.saturating_sub(accelerator.most_slots * of_slot);
-        let shared = &accelerator.gpu.shared;
-        let limits = match (shared.opened.get(), shared.found.get()) {
-            (Some(Ok(opened)), _) => Ok(Some(opened.device.limits())),
-            (Some(Err(error)), _) | (None, Some(Err(error))) => Err(error.to_string()),
-            (None, Some(Ok(limits))) => Ok(Some(limits)),
-            (None, None) => Ok(None),
-        };
-        let most = limits
+        let most = (accelerator.gpu.known().map_err(|error| error.to_string()))
             .and_then(|limits| limits.map(|limits| accelerator.on_device(limits)).transpose());
         let wanted = match most {
             Ok(Some(most)) => HOST_BATCHES * accelerator.slots(&most) * u64::from(most.batch),
@@ -147,8 +140,7 @@ impl Accelerator {
     /// Says in the statistics why the device does nothing so far.
     pub(crate) fn is_idle(&self, why: &str) {
         if let Some(statistics) = &self.statistics {
-            let found = self.gpu.shared.found.get();
-            statistics.device_is_idle(found.and_then(|found| found.as_ref().ok()), why);
+            statistics.device_is_idle(self.gpu.found_so_far(), why);
         }
     }
 
@@ -156,8 +148,8 @@ impl Accelerator {
     pub(crate) fn on_device(&self, limits: &Limits) -> Result<Batches, String> {
         let cost = self.work.cost(limits, self.block_len).map_err(|why| why.to_string())?;
         // An open device knows how much of its memory is free now.
-        let budget = match self.gpu.shared.opened.get() {
-            Some(Ok(opened)) => budget_now(&opened.device, self.gpu.memory),
+        let budget = match self.gpu.opened_so_far() {
+            Some(opened) => budget_now(&opened.device, self.gpu.memory),
             _ => budget(limits, self.gpu.memory),
         };
         batches(limits, budget, &cost).ok_or_else(|| {

@@ -15,6 +15,7 @@ use crate::pipeline::engine::{Coded, EncodeJob};
 use crate::pipeline::memory::{Cost, Share, payload_capacity};
 use crate::pipeline::modules::refusal;
 use crate::pipeline::scheduler::thread_pool;
+use crate::process::PerProcess;
 use crate::stream::encoder::{EncodeBasis, EncodePlan, Encoder};
 use crate::stream::frame_writer::FrameWriter;
 
@@ -103,7 +104,7 @@ pub struct Compressor {
     options: Options,
     basis: EncodeBasis,
     share: Option<Share>,
-    pool: Option<ThreadPool>,
+    pool: PerProcess<Option<ThreadPool>>,
     /// Payloads of the blocks that are encoded at once.
     payloads: Vec<Vec<u8>>,
 }
@@ -123,7 +124,7 @@ impl Compressor {
             return Err(Error::LimitMemory { needed, limit });
         }
         let options = options.clone();
-        Ok(Self { options, basis, share: None, pool: None, payloads: Vec::new() })
+        Ok(Self { options, basis, share: None, pool: PerProcess::new(), payloads: Vec::new() })
     }
 
     /// The options that it was made with.
@@ -198,8 +199,8 @@ impl Compressor {
                 number += 1;
                 jobs.push(EncodeJob::new(contents, position, payload));
             }
-            match &self.pool {
-                Some(pool) if jobs.len() > 1 => pool.install(|| {
+            match self.pool.get() {
+                Some(Some(pool)) if jobs.len() > 1 => pool.install(|| {
                     jobs.par_iter_mut()
                         .for_each(|job| engine.encode(recipe, std::slice::from_mut(job)));
                 }),
@@ -239,9 +240,7 @@ impl Compressor {
         if share.workers < 2 {
             return Ok(1);
         }
-        if self.pool.is_none() {
-            self.pool = thread_pool(share.workers);
-        }
+        self.pool.get_or_init(|| thread_pool(share.workers));
         // Contents lie in the caller's memory, so more blocks fit than a stream has in flight.
         let Cost { fixed, worker, .. } = self.basis.cost;
         let workers = share.workers as u64;

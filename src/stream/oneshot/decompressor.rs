@@ -19,6 +19,7 @@ use crate::pipeline::modules::{FrameModules, LastModules};
 use crate::pipeline::scheduler::thread_pool;
 use crate::pipeline::statistics::Counted;
 use crate::pipeline::workload::Workload;
+use crate::process::OfProcess;
 use crate::stream::block::Block;
 use crate::stream::decoder::Decoder;
 use crate::stream::directory::read_directory;
@@ -80,7 +81,7 @@ pub struct Decompressor {
     options: DecodeOptions,
     engine: Arc<dyn Engine>,
     /// The threads, and their number.
-    pool: Option<(usize, ThreadPool)>,
+    pool: Option<OfProcess<(usize, ThreadPool)>>,
 }
 
 impl Decompressor {
@@ -219,9 +220,10 @@ impl Decompressor {
         let is_usable = |threads: usize| {
             threads >= workers && (threads <= permitted || parts.len() <= permitted)
         };
-        if workers > 1 && !self.pool.as_ref().is_some_and(|(threads, _)| is_usable(*threads)) {
+        let pool = self.pool.as_ref().and_then(OfProcess::get);
+        if workers > 1 && !pool.is_some_and(|(threads, _)| is_usable(*threads)) {
             self.pool = None;
-            self.pool = thread_pool(workers).map(|pool| (workers, pool));
+            self.pool = thread_pool(workers).map(|pool| OfProcess::new((workers, pool)));
         }
         let decode = |(surveyed, contents): &mut (&Surveyed<'_>, &mut [u8])| {
             let Surveyed { header, payload, modules, place } = surveyed;
@@ -229,7 +231,7 @@ impl Decompressor {
             let block = Block { header: *header, payload: Some(payload), modules };
             block.decode(engine, contents).map_err(|fault| fault.at(*place))
         };
-        match &self.pool {
+        match self.pool.as_ref().and_then(OfProcess::get) {
             Some((_, pool)) if workers > 1 => {
                 pool.install(|| parts.par_iter_mut().try_for_each(decode))
             }

@@ -2,7 +2,6 @@
 
 use std::array;
 use std::io::Write;
-use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
 use crc32c::{crc32c_append, crc32c_combine};
@@ -16,6 +15,7 @@ use super::slot::Made;
 use crate::access::device::core::Core;
 use crate::error::Error;
 use crate::gpu::device::HostMemory;
+use crate::process::PerProcess;
 use crate::stream::FrameWriter;
 
 /// Bytes that a thread copies before it takes others: a batch has few payloads, of different lengths.
@@ -171,7 +171,7 @@ fn copy(to: &mut [u8], from: &[u8]) -> u32 {
 /// What a CRC-32C becomes when [`PIECE`] zeros follow, as a part of the CRC-32C of what follows in their place. It is linear, so
 /// that it is the sum of what becomes of each bit, which the general way takes microseconds to find.
 fn before_piece(crc: u32) -> u32 {
-    static OF_BITS: OnceLock<[u32; 32]> = OnceLock::new();
+    static OF_BITS: PerProcess<[u32; 32]> = PerProcess::new();
     let of_bits = OF_BITS.get_or_init(|| array::from_fn(|bit| crc32c_combine(1 << bit, 0, PIECE)));
     let of_bit = |bit: usize| if crc >> bit & 1 == 1 { of_bits[bit] } else { 0 };
     (0..32).fold(0, |sum, bit| sum ^ of_bit(bit))

@@ -2,7 +2,6 @@
 
 use std::io::{self, Read};
 use std::ops::Range;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use super::run::Run;
 use crate::access::sources::retry::Tries;
 use crate::access::sources::s3;
 use crate::access::sources::{SourceError, SourceErrorKind, SourceOptions, Traffic};
+use crate::process::PerProcess;
 
 /// Where requests go.
 pub(in crate::access::sources) enum Target {
@@ -36,9 +36,9 @@ pub(super) struct Client {
 /// The most redirects of one request.
 const MAX_REDIRECTS: u32 = 5;
 
-/// All sources share one agent, and so the open connections to their servers.
+/// All sources of a process share one agent, and so the open connections to their servers.
 fn agent() -> &'static Agent {
-    static AGENT: OnceLock<Agent> = OnceLock::new();
+    static AGENT: PerProcess<Agent> = PerProcess::new();
     AGENT.get_or_init(|| {
         let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
         Agent::config_builder()

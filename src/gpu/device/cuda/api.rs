@@ -1,12 +1,12 @@
 //! The functions of the driver's library, and the meaning of their error codes.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::sync::OnceLock;
 
 use libloading::Library;
 
 use super::library;
 use crate::gpu::device::DeviceError;
+use crate::process::PerProcess;
 
 /// An object of CUDA's: all its types are such pointers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,7 +198,7 @@ pub(super) fn version_text(version: i32) -> String {
 impl Cuda {
     /// The driver, loaded and initialised once for the life of the process.
     pub fn get() -> Result<&'static Self, DeviceError> {
-        static CUDA: OnceLock<Result<Cuda, DeviceError>> = OnceLock::new();
+        static CUDA: PerProcess<Result<Cuda, DeviceError>> = PerProcess::new();
         CUDA.get_or_init(Self::load).as_ref().map_err(Clone::clone)
     }
 

@@ -38,7 +38,7 @@ use api::Cuda;
 use handle::Context;
 use nvrtc::Compiler;
 
-use crate::sync::Mutex;
+use crate::process::Lock;
 
 pub use device::CudaDevice;
 
@@ -71,7 +71,7 @@ type Missing = (DeviceError, &'static str);
 /// [`DeviceError::Absent`] if there is no driver, no device or no compiler.
 pub fn devices() -> Result<Vec<Found>, Missing> {
     // The driver initialises itself on the first call.
-    static FIRST: Mutex<()> = Mutex::new(());
+    static FIRST: Lock<()> = Lock::new();
     let _one_at_a_time = FIRST.lock();
     let no_device = |error| (error, REMEDY);
     let cuda = Cuda::get().map_err(no_device)?;

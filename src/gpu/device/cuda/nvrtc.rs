@@ -3,7 +3,6 @@
 use std::ffi::{CString, c_char, c_int};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use libloading::Library;
 
@@ -13,6 +12,7 @@ use crate::gpu::device::DeviceError;
 use crate::gpu::model::cuda_source;
 use crate::gpu::model::kernel::{Kernel, max_registers};
 use crate::gpu::model::limits::{Limits, Teams};
+use crate::process::PerProcess;
 
 functions! {
     /// NVRTC's functions.
@@ -48,7 +48,7 @@ struct Nvrtc {
 impl Nvrtc {
     /// The library, loaded once for the life of the process.
     fn get(newest: i32) -> Result<&'static Self, DeviceError> {
-        static NVRTC: OnceLock<Result<Nvrtc, DeviceError>> = OnceLock::new();
+        static NVRTC: PerProcess<Result<Nvrtc, DeviceError>> = PerProcess::new();
         NVRTC.get_or_init(|| Self::load(newest)).as_ref().map_err(Clone::clone)
     }
 

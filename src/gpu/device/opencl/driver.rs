@@ -21,6 +21,7 @@ use crate::gpu::device::deadline::Deadline;
 use crate::gpu::device::in_order::{Driver, Memory, Turn};
 use crate::gpu::device::program_cache::Cache;
 use crate::gpu::device::{DeviceError, Dispatch, Limits};
+use crate::process::Lock;
 use crate::sync::Mutex;
 
 /// An open device.
@@ -245,7 +246,7 @@ impl Driver for ClDriver {
     }
 
     fn turn(&self, until: Deadline) -> Result<Turn<Self>, DeviceError> {
-        static TURN: Mutex<Vec<ClEvent>> = Mutex::new(Vec::new());
+        static TURN: Lock<Vec<ClEvent>> = Lock::new();
         if !miscounts(&self.limits.driver) {
             return Ok(None);
         }

@@ -37,8 +37,7 @@ use opencl3::platform::{Platform, get_platforms};
 
 use super::nvml::{self, PciPlace, Uuid};
 use super::{Api, DeviceError, Kind, Limits, MemorySource, Teams};
-
-use crate::sync::Mutex;
+use crate::process::Lock;
 
 pub use device::OpenClDevice;
 
@@ -68,7 +67,7 @@ pub struct Found {
 /// [`DeviceError::Absent`] if there is no library, no driver or no device.
 pub fn devices() -> Result<Vec<Found>, DeviceError> {
     // Drivers initialise themselves on the first call, and some cannot cope with two threads there.
-    static FIRST: Mutex<()> = Mutex::new(());
+    static FIRST: Lock<()> = Lock::new();
     let _one_at_a_time = FIRST.lock();
     let absent = |why: &str| Err(DeviceError::Absent(why.into()));
     let platforms = match get_platforms() {
