@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -263,6 +264,14 @@ impl Source {
     /// Whether it has a true length and can be read in any order: a regular file, or one elsewhere.
     pub fn is_seekable(&self) -> bool {
         self.has_length
+    }
+
+    /// Brings parts that are read next, if the file is elsewhere.
+    pub fn read_ahead(&mut self, places: &[Range<u64>]) -> io::Result<()> {
+        match &mut self.body {
+            Body::File(_) => Ok(()),
+            Body::Remote(reader) => reader.read_ahead(places),
+        }
     }
 
     /// Limits the bytes that are read ahead over the network; returns how much memory that takes.

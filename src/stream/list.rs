@@ -1,11 +1,12 @@
 //! Lists what a file of frames holds, without decoding it.
 
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 
 use crc32c::crc32c_append;
 
 use super::directory::{FrameEntry, frame_at, frame_before, walk};
-use super::window::{WINDOW, Window};
+use super::window::{FIRST_STEP, WINDOW, Window};
 use crate::codec::filter::FilterChain;
 use crate::error::{Error, Place};
 use crate::format::{
@@ -166,6 +167,7 @@ fn reserve_one<T>(items: &mut Vec<T>) -> Result<(), Error> {
 /// ```
 pub struct Listing<R> {
     reader: R,
+    read_ahead: Option<ReadAhead<R>>,
     window: Window,
     /// A second window on the file, for the index, while the first is at the blocks.
     index: Window,
@@ -192,6 +194,12 @@ pub struct Listing<R> {
     blocks: Option<Blocks>,
 }
 
+/// Brings parts of the file that are read next.
+type ReadAhead<R> = fn(&mut R, &[Range<u64>]) -> io::Result<()>;
+
+/// The headers of so many blocks are read ahead.
+const AHEAD: u64 = 256;
+
 /// The blocks of a frame that have not been listed yet.
 struct Blocks {
     frame_number: u64,
@@ -201,6 +209,8 @@ struct Blocks {
     number: u64,
     /// Offset of the next block.
     at: u64,
+    /// Number of the first block whose header has not been read ahead.
+    ahead: u64,
 }
 
 /// The most marks to keep.
@@ -261,6 +271,7 @@ impl<R: Read + Seek> Listing<R> {
         }
         let mut listing = Self {
             reader,
+            read_ahead: None,
             window,
             index: Window::new(len),
             engine: CpuEngine::new(),
@@ -280,6 +291,16 @@ impl<R: Read + Seek> Listing<R> {
             while listing.next_frame()?.is_some() {}
         }
         Ok(listing)
+    }
+
+    /// Has `read_ahead` bring the parts where the headers of many blocks lie, before they are read one by one: for a reader
+    /// that waits for each read, as [`SourceReader::read_ahead`](crate::access::SourceReader::read_ahead) does for a server.
+    pub fn with_read_ahead(
+        mut self,
+        read_ahead: fn(&mut R, &[Range<u64>]) -> io::Result<()>,
+    ) -> Self {
+        self.read_ahead = Some(read_ahead);
+        self
     }
 
     /// Starts again from the first frame.
@@ -320,6 +341,7 @@ impl<R: Read + Seek> Listing<R> {
             index_start,
             number: 0,
             at: frame.offset + frame.header_len,
+            ahead: 0,
         });
         self.at = frame.offset + frame.footer.frame_len;
         self.number += 1;
@@ -386,12 +408,24 @@ impl<R: Read + Seek> Listing<R> {
         if number >= count {
             return Ok(None);
         }
+        if let Some(read_ahead) = self.read_ahead
+            && number == blocks.ahead
+            && frame.header.single.is_none()
+        {
+            blocks.ahead = count.min(number + AHEAD);
+            let (mut places, mut at) = (Vec::new(), offset);
+            for next in number..blocks.ahead {
+                places.push(at..(at + FIRST_STEP as u64).min(blocks.index_start));
+                if next + 1 < blocks.ahead {
+                    at += block_len(&mut self.index, &mut self.reader, blocks.index_start, next)?;
+                }
+            }
+            read_ahead(&mut self.reader, &places)?;
+        }
         let end = if number + 1 == count {
             blocks.index_start
         } else {
-            let at = blocks.index_start + INDEX_MARKER.len() as u64 + 4 * number;
-            let entry = self.index.at(&mut self.reader, at, 4)?.first_chunk();
-            offset + u64::from(u32::from_le_bytes(*entry.ok_or_else(changed)?))
+            offset + block_len(&mut self.index, &mut self.reader, blocks.index_start, number)?
         };
         (blocks.number, blocks.at) = (number + 1, end);
         let range = offset - frame.offset..end - frame.offset;
@@ -436,6 +470,18 @@ impl<R: Read + Seek> Listing<R> {
     pub fn into_inner(self) -> R {
         self.reader
     }
+}
+
+/// The length of a block of a frame, as its index says.
+fn block_len(
+    index: &mut Window,
+    reader: &mut (impl Read + Seek),
+    index_start: u64,
+    number: u64,
+) -> Result<u64, Error> {
+    let at = index_start + INDEX_MARKER.len() as u64 + 4 * number;
+    let entry = index.at(reader, at, 4)?.first_chunk();
+    Ok(u64::from(u32::from_le_bytes(*entry.ok_or_else(changed)?)))
 }
 
 /// The file no longer has what was found in it a moment ago.

@@ -1,6 +1,7 @@
 //! Inputs that several threads read at the same time, and outputs that several threads write.
 
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::Error;
@@ -144,6 +145,20 @@ impl HeldBytes {
         }
         self.start = start;
         read
+    }
+
+    /// Reads these ranges, together if the source can.
+    pub(crate) fn read_each(source: &dyn ReadAt, ranges: Vec<Range<u64>>) -> io::Result<Vec<Self>> {
+        let mut each = Vec::with_capacity(ranges.len());
+        for Range { start, end } in ranges {
+            let mut bytes = Vec::new();
+            resize(&mut bytes, (end - start) as usize)?;
+            each.push(Self { start, bytes });
+        }
+        let parts =
+            each.iter_mut().map(|Self { start, bytes }| Part { offset: *start, buffer: bytes });
+        source.read_ranges(&mut parts.collect::<Vec<_>>())?;
+        Ok(each)
     }
 
     /// Reads the bytes from `start` to where these begin, and keeps them before these.

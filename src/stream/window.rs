@@ -9,7 +9,7 @@ use crate::pipeline::buffer::zeroed;
 /// The most bytes in memory at once.
 pub(super) const WINDOW: usize = 1 << 16;
 /// Bytes to read after a jump, when most of what follows will be skipped too.
-const FIRST_STEP: usize = 1 << 12;
+pub(super) const FIRST_STEP: usize = 1 << 12;
 
 /// Reads a file of known length piece by piece. Pieces grow as long as the reader continues where it was.
 pub(super) struct Window {

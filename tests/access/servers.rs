@@ -138,7 +138,7 @@ fn requests_outside_of_the_source_are_refused() {
 #[test]
 fn bad_servers_that_can_be_used() {
     type Play = fn(&[u8], &Request) -> Answer;
-    let plays: [(&str, Play); 9] = [
+    let plays: [(&str, Play); 12] = [
         ("fails now and then", |file, request| match request.number % 2 {
             0 => Answer::status(503),
             _ => Answer::part(file, request),
@@ -167,6 +167,19 @@ fn bad_servers_that_can_be_used() {
         ("serves no parts, and breaks off once", |file, request| match request.number {
             1 => Answer { cut: Some(9000), ..Answer::whole(file) },
             _ => Answer::whole(file),
+        }),
+        ("sends fewer bytes than asked for", |file, request| {
+            let (first, last) = request.range.unwrap();
+            let range = Some((first, last.min(first + 1999)));
+            Answer::part(file, &Request { range, ..request.clone() })
+        }),
+        ("is one of several with the same file of other dates", |file, request| {
+            let date = format!("Mon, 01 Jan 2024 00:00:{:02} GMT", request.number);
+            Answer::part(file, request).with("ETag", "\"1\"").with("Last-Modified", date)
+        }),
+        ("calls its tag weak now and then", |file, request| {
+            let tag = if request.number == 1 { "W/\"1\"" } else { "\"1\"" };
+            Answer::part(file, request).with("ETag", tag)
         }),
         ("redirects", |file, request| match request.path.as_str() {
             "/a.pz" => Answer::redirect("/b.pz"),
@@ -202,7 +215,7 @@ fn broken_answers_are_continued() {
 fn bad_servers_that_cannot_be_used() {
     use SourceErrorKind::{Changed, Denied, NotFound, Protocol, Unavailable, Unsupported};
     type Play = fn(&[u8], &Request) -> Answer;
-    let plays: [(&str, SourceErrorKind, Play); 24] = [
+    let plays: [(&str, SourceErrorKind, Play); 25] = [
         ("has no such file", NotFound, |_, _| Answer::status(404)),
         ("denies access", Denied, |_, _| Answer::status(403)),
         ("always fails", Unavailable, |_, _| Answer::status(500)),
@@ -237,6 +250,13 @@ fn bad_servers_that_cannot_be_used() {
             _ => Answer::redirect("/a.pz"),
         }),
         ("redirects to nowhere", Protocol, |_, _| Answer::status(302)),
+        ("sends more than asked for", Protocol, |file, request| match request.number {
+            0 => Answer::part(file, request),
+            _ => {
+                let (first, last) = request.range.unwrap();
+                Answer::part(file, &Request { range: Some((first, last + 1)), ..request.clone() })
+            }
+        }),
         ("sends another range", Protocol, |file, request| match request.number {
             0 => Answer::part(file, request),
             _ => Answer::part(file, request).with("Content-Range", "bytes 0-19999/30000"),
@@ -317,6 +337,22 @@ fn versions_are_told_apart_by_what_the_server_says() {
             read.err().map(|error| error.kind()),
             changes.then_some(SourceErrorKind::Changed)
         );
+    }
+}
+
+/// What is in a URL before the host travels as the header that it stands for, decoded.
+#[test]
+fn users_and_passwords() {
+    for (login, header) in [
+        ("u:p%40s%C3%A4@", Some("Basic dTpwQHPDpA==")),
+        ("u@", Some("Basic dQ==")),
+        ("@", None),
+        ("", None),
+    ] {
+        let server = Server::start(|request| Answer::part(&[1; 10], request));
+        let uri = server.url("a").replace("http://", &format!("http://{login}"));
+        open_at(&uri, &impatient()).unwrap();
+        assert_eq!(server.requests()[0].header("authorization"), header, "{uri}");
     }
 }
 

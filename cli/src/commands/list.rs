@@ -110,7 +110,7 @@ impl File {
                 )));
             }
         }
-        let mut listing = Listing::new(source, options)?;
+        let mut listing = Listing::new(source, options)?.with_read_ahead(Source::read_ahead);
         let mut columns = Columns::new(&[
             "Block",
             "<Method",

@@ -96,6 +96,24 @@ fn a_range_needs_few_requests() {
     );
 }
 
+/// Headers of blocks are asked for together, not each in its turn.
+#[test]
+fn a_list_of_blocks_needs_few_requests() {
+    let folder = Folder::new();
+    let contents = sample(3_000_000);
+    let packed = folder.pz_with(&["-b", "64K"], &contents).silent();
+    let server = Server::of(packed.clone());
+    for json in [&["list", "-v", "--json"][..], &["list", "-v"]] {
+        let before = server.requests().len();
+        let ran = pz(&folder, &[json, &[&server.url("a.pz")]].concat());
+        folder.write("a.pz", &packed);
+        let local = folder.pz(&[json, &["a.pz"]].concat());
+        assert_eq!(ran.text().replace(&server.url("a.pz"), "a.pz"), local.text());
+        let requests = server.requests().len() - before;
+        assert!(requests <= 5, "{requests} requests for the headers of 46 blocks");
+    }
+}
+
 #[test]
 fn failures_are_one_line_and_soon() {
     let folder = Folder::new();
@@ -144,6 +162,58 @@ fn local_uris_are_files() {
         .complains(1, &format!("pz: {}: is compressed already (pz)", path.display()));
 }
 
+/// A proxy gets whole URLs for http://, connects for https://, and is named where something fails.
+#[test]
+fn proxies() {
+    let folder = Folder::new();
+    let (contents, packed) = packed(&folder);
+    let proxy = Server::start(move |request| match request.path.as_str() {
+        "http://files.example/a.pz?b" if request.header("host") == Some("files.example") => {
+            match request.header("proxy-authorization") {
+                Some("Basic bWU6cEBzcw==") => Answer::part(&packed, request),
+                _ => Answer::status(407),
+            }
+        }
+        _ => Answer::status(404),
+    });
+    let run = |uri: &str, name: &str, login: &str| {
+        let mut with = command(&folder, &["cat", uri]);
+        for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "no_proxy", "NO_PROXY"]
+        {
+            with.env_remove(name);
+        }
+        with.env(name, format!("http://{login}{}", proxy.address));
+        Ran::from(with.output().unwrap())
+    };
+    let uri = "http://files.example/a.pz?b";
+    for name in ["http_proxy", "all_proxy"] {
+        assert!(run(uri, name, "me:p%40ss@").silent() == contents);
+    }
+    let through = format!("(through the proxy {})", proxy.address);
+    let shown = "http://files.example/a.pz?…";
+    run(uri, "http_proxy", "").says(
+        1,
+        &[&format!(
+            "pz: {shown}: the server denies access (407 Proxy Authentication Required) {through}"
+        )],
+    );
+    let ran = run("https://files.example/a.pz", "https_proxy", "");
+    let said = ran.complains(1, "pz: https://files.example/a.pz: the proxy refused to connect");
+    assert!(said.contains(&through), "{said}");
+    assert_eq!(proxy.requests().last().unwrap().path, "files.example:443");
+    let before = proxy.requests().len();
+    // This machine is reached without a proxy.
+    let own = Server::of(vec![1; 10]);
+    run(&own.url("a"), "http_proxy", "").complains(2, "pz: http://127.0.0.1");
+    let mut with = command(&folder, &["cat", uri]);
+    with.env("http_proxy", "socks5://127.0.0.1:1").env_remove("no_proxy").env_remove("NO_PROXY");
+    Ran::from(with.output().unwrap()).says(
+        1,
+        &[&format!("pz: {shown}: the environment's http_proxy names a proxy that is not of HTTP")],
+    );
+    assert_eq!(proxy.requests().len(), before);
+}
+
 /// Requests to object stores are signed with the credentials of the environment.
 #[test]
 fn objects_of_stores() {
@@ -161,7 +231,7 @@ fn objects_of_stores() {
             _ => Answer::status(404),
         }
     });
-    let uri = "s3://bucket/dir/a%20b.pz";
+    let uri = "s3://bucket/dir/a b.pz";
     let mut with = command(&folder, &["cat", uri]);
     with.env("AWS_ENDPOINT_URL", format!("http://{}", server.address)).env("AWS_REGION", "north");
     with.env_remove("AWS_ACCESS_KEY_ID").env_remove("AWS_SECRET_ACCESS_KEY");
@@ -185,14 +255,33 @@ pub struct Serving {
 impl Serving {
     /// Serves `folder/served`.
     pub fn start(folder: &Folder, arguments: &[&str]) -> Self {
+        Self::start_with(folder, arguments, |_| {})
+    }
+
+    /// The same, in a process that `prepare` changes.
+    pub fn start_with(
+        folder: &Folder,
+        arguments: &[&str],
+        prepare: impl FnOnce(&mut Command),
+    ) -> Self {
         use std::io::{BufRead, BufReader};
         let mut command = folder.command(&["serve", "served", "--listen", "127.0.0.1:0"]);
-        command.args(arguments).stdout(Stdio::piped());
+        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        prepare(&mut command);
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("serving served at http://").unwrap();
         Serving { address: address.trim_end_matches('/').to_string(), child }
+    }
+
+    /// Ends the server, and returns what it has said.
+    pub fn log(mut self) -> String {
+        use std::io::Read;
+        let _ = self.child.kill();
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        log
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reads a source like a file.
 
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::source::Source;
@@ -25,6 +26,8 @@ pub struct SourceReader {
     recent: HeldBytes,
     /// The end of the source, once it has been read.
     tail: HeldBytes,
+    /// What [`Self::read_ahead`] has brought, in order.
+    ahead: Vec<HeldBytes>,
 }
 
 /// The first bytes of a source, which opening it has brought already, and the first that are read of its end.
@@ -33,13 +36,15 @@ pub(super) const HEAD: usize = 4 << 10;
 const MAX_STEP: usize = 8 << 20;
 /// How much the steps grow.
 const GROWTH: usize = 16;
+/// A request takes about as long as so many bytes.
+const MAX_GAP: u64 = 128 << 10;
 /// The least that is read elsewhere.
 const MIN_READ: u64 = 1 << 10;
 
 impl SourceReader {
     /// Reads `source` from its beginning.
     pub fn new(source: Arc<dyn Source>) -> Self {
-        let (recent, tail) = Default::default();
+        let (recent, tail, ahead) = Default::default();
         Self {
             source,
             position: 0,
@@ -48,7 +53,40 @@ impl SourceReader {
             max_step: MAX_STEP,
             recent,
             tail,
+            ahead,
         }
+    }
+
+    /// Reads parts that are wanted next, of which none begins before the one before it, in few requests that go side by
+    /// side. Keeps them in place of those of the last call. Leaves out parts beyond the memory for reading ahead.
+    ///
+    /// # Errors
+    /// The errors of reading.
+    pub fn read_ahead(&mut self, places: &[Range<u64>]) -> io::Result<()> {
+        let is_here = |place: &Range<u64>| {
+            self.ahead_from(place.start).len() as u64 >= place.end - place.start
+        };
+        if places.iter().all(is_here) {
+            return Ok(());
+        }
+        self.ahead.clear();
+        let mut left = self.max_step as u64;
+        let mut merged: Vec<Range<u64>> = Vec::new();
+        for place in places {
+            let (start, end) = (place.start, place.end.min(self.source.len()));
+            let last = merged.last_mut().filter(|last| start <= last.end + MAX_GAP);
+            let more = end.saturating_sub(last.as_ref().map_or(start, |last| last.end));
+            if more > left {
+                break;
+            }
+            left -= more;
+            match last {
+                Some(last) => last.end = last.end.max(end),
+                None => merged.push(start..end),
+            }
+        }
+        self.ahead = HeldBytes::read_each(&*self.source, merged)?;
+        Ok(())
     }
 
     /// Reads ahead at most `bytes` bytes at a time, which are in memory; but at least 4 KiB and at most 8 MiB. Returns
@@ -56,6 +94,20 @@ impl SourceReader {
     pub fn limit_step(&mut self, bytes: u64) -> u64 {
         self.max_step = bytes.clamp(HEAD as u64, MAX_STEP as u64) as usize;
         self.max_step as u64
+    }
+
+    /// The bytes from the position on that are in memory; none if it is elsewhere.
+    fn held(&self) -> &[u8] {
+        let pieces = [&self.tail, &self.recent];
+        let mut held = pieces.into_iter().map(|piece| piece.from(self.position));
+        let held = held.find(|held| !held.is_empty());
+        held.unwrap_or_else(|| self.ahead_from(self.position))
+    }
+
+    /// The bytes from `position` on that were read ahead.
+    fn ahead_from(&self, position: u64) -> &[u8] {
+        let after = self.ahead.partition_point(|piece| piece.start <= position);
+        after.checked_sub(1).map(|at| self.ahead[at].from(position)).unwrap_or_default()
     }
 
     /// The source.
@@ -105,15 +157,13 @@ impl Read for SourceReader {
         if wanted == 0 {
             return Ok(0);
         }
-        let held = [&self.tail, &self.recent].map(|held| held.from(self.position));
-        if held.iter().all(|held| held.is_empty())
+        if self.held().is_empty()
             && let Some(count) = self.fetch(buf, wanted)?
         {
             self.position += count as u64;
             return Ok(count);
         }
-        let held = [&self.tail, &self.recent].map(|held| held.from(self.position));
-        let bytes = if held[0].is_empty() { held[1] } else { held[0] };
+        let bytes = self.held();
         let count = bytes.len().min(wanted as usize);
         buf[..count].copy_from_slice(&bytes[..count]);
         self.position += count as u64;

@@ -3,17 +3,17 @@
 //! The signature is that of [AWS Signature Version 4](https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html).
 
 use std::env;
-use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ring::{digest, hmac};
 
+use super::uri::{Url, percent_encode};
 use super::{SourceError, SourceErrorKind, Uri};
+use crate::clock::utc;
 
 /// An object, and who asks for it.
 pub(super) struct Object {
-    url: String,
-    host: String,
+    url: Url,
     /// The path of the URL, as it goes into the signature.
     path: String,
     region: String,
@@ -65,8 +65,8 @@ impl Object {
         region: String,
         credentials: Option<Credentials>,
     ) -> Option<Self> {
-        let key = encode(key);
-        let (base, host, path) = match endpoint {
+        let key = encoded(key);
+        let (base, path) = match endpoint {
             Some(endpoint) => {
                 let endpoint = endpoint.trim_end_matches('/');
                 let (scheme, rest) = endpoint.split_once("://")?;
@@ -76,22 +76,19 @@ impl Object {
                 };
                 let is_url = ["http", "https"].contains(&scheme) && !host.is_empty();
                 let base = is_url.then(|| format!("{scheme}://{host}"))?;
-                (base, host.to_string(), format!("{folder}/{bucket}/{key}"))
+                (base, format!("{folder}/{bucket}/{key}"))
             }
             // The certificates of Amazon's hosts do not cover names with further dots.
             None if bucket.contains('.') => {
-                let host = format!("s3.{region}.amazonaws.com");
-                (format!("https://{host}"), host, format!("/{bucket}/{key}"))
+                (format!("https://s3.{region}.amazonaws.com"), format!("/{bucket}/{key}"))
             }
-            None => {
-                let host = format!("{bucket}.s3.{region}.amazonaws.com");
-                (format!("https://{host}"), host, format!("/{key}"))
-            }
+            None => (format!("https://{bucket}.s3.{region}.amazonaws.com"), format!("/{key}")),
         };
-        Some(Self { url: format!("{base}{path}"), host, path, region, credentials })
+        let url = Url { text: format!("{base}{path}"), login: None };
+        Some(Self { url, path, region, credentials })
     }
 
-    pub(super) fn url(&self) -> &str {
+    pub(super) fn url(&self) -> &Url {
         &self.url
     }
 
@@ -106,9 +103,9 @@ impl Object {
         let Some(Credentials { key_id, secret, session }) = &self.credentials else {
             return Vec::new();
         };
-        let time = timestamp(now);
+        let time = utc(now).replace(['-', ':'], "");
         let date = &time[..8];
-        let mut headers = vec![("host", self.host.as_str())];
+        let mut headers = vec![("host", self.url.host())];
         headers.extend(further);
         headers.extend([("x-amz-content-sha256", EMPTY), ("x-amz-date", &time)]);
         headers.extend(session.as_deref().map(|token| ("x-amz-security-token", token)));
@@ -128,6 +125,7 @@ impl Object {
             "AWS4-HMAC-SHA256 Credential={key_id}/{scope},SignedHeaders={names},Signature={signature}"
         );
         let mut signed = vec![
+            ("Host", self.url.host().into()),
             ("Authorization", authorization),
             ("x-amz-content-sha256", EMPTY.into()),
             ("x-amz-date", time),
@@ -145,47 +143,11 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The key as a path: all but letters, digits, `-._~` and slashes as `%` and two digits.
-fn encode(key: &str) -> String {
+/// The key as a path.
+fn encoded(key: &str) -> String {
     let mut path = String::with_capacity(key.len());
-    for byte in key.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                path.push(char::from(byte));
-            }
-            // Writing to a string cannot fail.
-            _ => drop(write!(path, "%{byte:02X}")),
-        }
-    }
+    percent_encode(key.as_bytes(), "/", &mut path);
     path
-}
-
-/// A time in seconds since 1970 as `YYYYMMDDThhmmssZ`.
-fn timestamp(seconds: u64) -> String {
-    let (mut days, second) = (seconds / 86_400, seconds % 86_400);
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let mut year = 1970;
-    loop {
-        let len = 365 + u64::from(is_leap(year));
-        if days < len {
-            break;
-        }
-        days -= len;
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let mut month = 1;
-    for len in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if days < len {
-            break;
-        }
-        days -= len;
-        month += 1;
-    }
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}{month:02}{:02}T{hour:02}{minute:02}{second:02}Z", days + 1)
 }
 
 #[cfg(test)]
@@ -208,24 +170,32 @@ mod tests {
             ("b.c", "k l/m", None, Some("https://s3.us-east-1.amazonaws.com/b.c/k%20l/m")),
             ("b", "k", Some("http://127.0.0.1:9000/"), Some("http://127.0.0.1:9000/b/k")),
             ("b", "k", Some("https://h/s3"), Some("https://h/s3/b/k")),
+            (
+                "b",
+                "a b%20?#\n=+/ä",
+                None,
+                Some("https://b.s3.us-east-1.amazonaws.com/a%20b%2520%3F%23%0A%3D%2B/%C3%A4"),
+            ),
             ("b", "k", Some("h:80"), None),
             ("b", "k", Some("ftp://h"), None),
         ] {
             let object = object(bucket, key, endpoint);
-            assert_eq!(object.as_ref().map(Object::url), url);
+            assert_eq!(object.as_ref().map(|object| object.url().text.as_str()), url);
         }
     }
 
+    /// As it is sent, so that it can be signed.
     #[test]
-    fn times() {
-        for (seconds, text) in [
-            (0, "19700101T000000Z"),
-            (951_782_399, "20000228T235959Z"),
-            (951_782_400, "20000229T000000Z"),
-            (1_369_353_600, "20130524T000000Z"),
-            (4_107_542_400, "21000301T000000Z"),
+    fn hosts() {
+        for (endpoint, host) in [
+            (None, "b.s3.us-east-1.amazonaws.com"),
+            (Some("http://h:80/s3"), "h"),
+            (Some("http://h:443"), "h:443"),
+            (Some("https://h:443"), "h"),
+            (Some("https://[::1]:9000"), "[::1]:9000"),
         ] {
-            assert_eq!(timestamp(seconds), text);
+            let signed = object("b", "k", endpoint).unwrap().sign();
+            assert_eq!(signed[0], ("Host", host.to_string()));
         }
     }
 
@@ -233,9 +203,10 @@ mod tests {
     #[test]
     fn the_documented_example_has_its_signature() {
         let object = object("examplebucket", "test.txt", None).unwrap();
-        let object = Object { host: "examplebucket.s3.amazonaws.com".into(), ..object };
+        let url = Url { text: "https://examplebucket.s3.amazonaws.com/".into(), login: None };
+        let object = Object { url, ..object };
         let signed = object.sign_at(1_369_353_600, &[("range", "bytes=0-9")]);
-        let (_, authorization) = &signed[0];
+        let (_, authorization) = &signed[1];
         let signature = "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41";
         assert!(authorization.ends_with(signature), "{authorization}");
     }

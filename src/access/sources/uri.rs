@@ -19,12 +19,20 @@ pub(super) enum Address {
     File(PathBuf),
     /// The name under which the bytes are published.
     Memory(String),
-    /// An `http://` or `https://` URL.
-    Http(String),
+    Http(Url),
     S3 {
         bucket: String,
         key: String,
     },
+}
+
+/// An `http://` or `https://` URL.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Url {
+    /// Without a login and without a fragment, which is for whoever reads the file.
+    pub(super) text: String,
+    /// What goes before the host: a user and, after a colon, a password.
+    pub(super) login: Option<Vec<u8>>,
 }
 
 /// The known schemes. Those of files may be followed by one slash, all others by two.
@@ -52,13 +60,20 @@ impl Uri {
             SourceError::new(shown, SourceErrorKind::InvalidUri, what)
         };
         let (scheme, rest) = split(text).ok_or_else(|| invalid("is not a URI of a known kind"))?;
-        if text.contains(|c: char| c.is_control() || c == ' ') {
+        // Names of objects and of memory are taken as they are.
+        let is_literal = ["memio", "s3"].contains(&scheme);
+        if !is_literal && text.contains(|c: char| c.is_control() || c == ' ') {
             return Err(invalid(
                 "a URI has no spaces or control characters; write %20 for a space",
             ));
         }
         let address = match scheme {
             "file" | "localio" => {
+                if rest.contains(['?', '#']) {
+                    return Err(invalid(
+                        "the path of a local file has no ? and #; write %3F and %23",
+                    ));
+                }
                 let path = rest.strip_prefix("//").map_or(Some(rest), |rest| {
                     let (host, _) = rest.split_once('/')?;
                     ["", "localhost"].contains(&host).then(|| &rest[host.len()..])
@@ -71,26 +86,21 @@ impl Uri {
             "memio" => Address::Memory(after_slashes(rest).into()),
             "s3" => {
                 let (bucket, key) = after_slashes(rest).split_once('/').unwrap_or_default();
-                let key = percent_decode(key).and_then(|key| String::from_utf8(key).ok());
-                match key {
-                    Some(key) if !key.is_empty() && is_bucket(bucket) => {
-                        Address::S3 { bucket: bucket.into(), key }
-                    }
-                    _ => return Err(invalid("an object's URI is s3://BUCKET/KEY")),
+                if key.is_empty() || !is_bucket(bucket) {
+                    return Err(invalid("an object's URI is s3://BUCKET/KEY"));
                 }
+                Address::S3 { bucket: bucket.into(), key: key.into() }
             }
             _ => {
-                // A fragment is for whoever reads the file, not for the server.
-                let rest = after_slashes(rest);
-                let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
-                if rest.is_empty() || rest.starts_with(['/', '?', ':', '@']) {
-                    return Err(invalid("the host is missing"));
-                }
                 let scheme = if scheme == "https" { "https" } else { "http" };
-                Address::Http(format!("{scheme}://{rest}"))
+                Address::Http(Url::parse(scheme, after_slashes(rest)).map_err(invalid)?)
             }
         };
-        Ok(Self { shown: without_secrets(text), address })
+        let shown = match is_literal {
+            true => text.chars().flat_map(shown_char).collect(),
+            false => without_secrets(text),
+        };
+        Ok(Self { shown, address })
     }
 
     /// The path, if this is a local file.
@@ -125,7 +135,7 @@ impl Uri {
             Address::Memory(name) => name.rsplit('/').next()?.into(),
             Address::S3 { key, .. } => key.rsplit('/').next()?.into(),
             Address::Http(url) => {
-                let (_, rest) = url.split_once("://")?;
+                let (_, rest) = url.text.split_once("://")?;
                 let (_, path) = rest.split('?').next()?.split_once('/')?;
                 String::from_utf8(percent_decode(path.rsplit('/').next()?)?).ok()?
             }
@@ -144,6 +154,47 @@ impl fmt::Display for Uri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
+}
+
+impl Url {
+    /// Takes apart what follows the two slashes.
+    fn parse(scheme: &str, rest: &str) -> Result<Self, &'static str> {
+        let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
+        let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let (login, host) = match authority.rsplit_once('@') {
+            Some((login, host)) => (Some(login), host),
+            None => (None, authority),
+        };
+        if host.is_empty() || host.starts_with(':') {
+            return Err("the host is missing");
+        }
+        let login = login.filter(|login| !login.is_empty());
+        let login = login.map(|login| percent_decode(login).ok_or(WRONG_LOGIN)).transpose()?;
+        let mut text = format!("{scheme}://{host}");
+        for c in path.chars() {
+            match c.is_ascii() {
+                true => text.push(c),
+                false => percent_encode(c.encode_utf8(&mut [0; 4]).as_bytes(), "", &mut text),
+            }
+        }
+        Ok(Self { text, login })
+    }
+
+    /// The host, and the port if it is not the scheme's own: what a request says in its field `Host`.
+    pub(super) fn host(&self) -> &str {
+        let (scheme, rest) = self.text.split_once("://").unwrap_or_default();
+        let host = &rest[..rest.find(['/', '?']).unwrap_or(rest.len())];
+        host.strip_suffix(if scheme == "https" { ":443" } else { ":80" }).unwrap_or(host)
+    }
+}
+
+const WRONG_LOGIN: &str = "after a % in a user's name or password come two hexadecimal digits";
+
+/// A character on one line.
+fn shown_char(c: char) -> impl Iterator<Item = char> {
+    let (plain, escaped) =
+        if c.is_control() { (None, Some(c.escape_debug())) } else { (Some(c), None) };
+    plain.into_iter().chain(escaped.into_iter().flatten())
 }
 
 /// Splits a known scheme from what follows the colon.
@@ -175,6 +226,18 @@ fn without_secrets(text: &str) -> String {
     match (scheme, rest[..host_len].rfind('@')) {
         ("", _) | (_, None) => format!("{text}{query}"),
         (_, Some(at)) => format!("{scheme}://…{}{query}", &rest[at..]),
+    }
+}
+
+/// Appends bytes to `text`: letters, digits, `-._~` and those of `plain` as they are, others as `%` and two digits.
+pub(super) fn percent_encode(bytes: &[u8], plain: &str, text: &mut String) {
+    for &byte in bytes {
+        let c = char::from(byte);
+        if c.is_ascii_alphanumeric() || "-._~".contains(c) || plain.contains(c) {
+            text.push(c);
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
     }
 }
 
@@ -218,14 +281,27 @@ mod tests {
 
     #[test]
     fn addresses() {
-        let http = |url: &str| Address::Http(url.into());
+        let http = |url: &str| Address::Http(Url { text: url.into(), login: None });
+        let login = |url: &str, login: &str| {
+            Address::Http(Url { text: url.into(), login: Some(login.into()) })
+        };
+        let s3 = |key: &str| Address::S3 { bucket: "b".into(), key: key.into() };
         for (text, address) in [
             ("memio://a/b", Address::Memory("a/b".into())),
             ("http://h/a", http("http://h/a")),
             ("HTTP://h/a", http("http://h/a")),
-            ("https://u:p@h:1/a?q=1#f", http("https://u:p@h:1/a?q=1")),
+            ("https://u:p@h:1/a?q=1#f", login("https://h:1/a?q=1", "u:p")),
+            ("http://u:p%40s%2Fs@h/a@b", login("http://h/a@b", "u:p@s/s")),
+            ("http://u:p@s@h?@", login("http://h?@", "u:p@s")),
+            ("http://u@h", login("http://h", "u")),
+            ("http://h/ä%20#b", http("http://h/%C3%A4%20")),
+            ("http://h#f", http("http://h")),
+            ("http://@h/", http("http://h/")),
+            ("memio://a b%20", Address::Memory("a b%20".into())),
             ("remoteio://h:80/a", http("http://h:80/a")),
-            ("s3://b/k/l%20m", Address::S3 { bucket: "b".into(), key: "k/l m".into() }),
+            ("s3://b/k/l%20m", s3("k/l%20m")),
+            ("s3://b/brand=Brand%2321/my part.pz", s3("brand=Brand%2321/my part.pz")),
+            ("s3://b//k?versions#1%zz\n", s3("/k?versions#1%zz\n")),
             #[cfg(unix)]
             ("file:///a%2Fb", Address::File("/a/b".into())),
             #[cfg(unix)]
@@ -254,7 +330,10 @@ mod tests {
             "s3://b/",
             "s3:///k",
             "s3://../k",
-            "s3://b/%zz",
+            "http://u:%4@h/",
+            "http://u@:80/",
+            "file:///a?b",
+            "file:///a#b",
             "file://host/a",
             "file:///a%2",
             "file:///a%00",
@@ -273,6 +352,7 @@ mod tests {
             ("http://user:pass@h/a@b", "http://…@h/a@b"),
             ("https://user:p@ss@h", "https://…@h"),
             ("file:///a", "file:///a"),
+            ("s3://b/a?b@c\n", "s3://b/a?b@c\\n"),
         ] {
             assert_eq!(Uri::parse(text).unwrap().to_string(), shown);
         }

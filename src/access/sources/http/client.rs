@@ -7,19 +7,22 @@ use std::time::Duration;
 
 use ureq::http::Response;
 use ureq::tls::{RootCerts, TlsConfig};
+use ureq::unversioned::resolver::DefaultResolver;
 use ureq::{Agent, Body, Timeout};
 
 use super::answer::{self, Failed, Version};
+use super::proxy::{self, ToProxies};
 use super::run::Run;
 use crate::access::sources::retry::Tries;
 use crate::access::sources::s3;
+use crate::access::sources::uri::Url;
 use crate::access::sources::{SourceError, SourceErrorKind, SourceOptions, Traffic};
 use crate::process::PerProcess;
 
 /// Where requests go.
 pub(in crate::access::sources) enum Target {
-    /// An `http://` or `https://` URL.
-    Url(String),
+    /// A file on a web server.
+    Url(Url),
     /// An object, for which requests are signed.
     S3(s3::Object),
 }
@@ -41,7 +44,7 @@ fn agent() -> &'static Agent {
     static AGENT: PerProcess<Agent> = PerProcess::new();
     AGENT.get_or_init(|| {
         let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
-        Agent::config_builder()
+        let config = Agent::config_builder()
             .tls_config(tls)
             .http_status_as_error(false)
             .max_redirects(MAX_REDIRECTS)
@@ -49,18 +52,9 @@ fn agent() -> &'static Agent {
             .user_agent(concat!("pz/", env!("CARGO_PKG_VERSION")))
             // A compressed answer would have other offsets.
             .accept_encoding("identity")
-            .build()
-            .into()
+            .build();
+        Agent::with_parts(config, ToProxies::default(), DefaultResolver::default())
     })
-}
-
-/// Whether a URL names this machine, which no proxy reaches.
-fn is_loopback(url: &str) -> bool {
-    let host = url.split("://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_default();
-    let host = host.rsplit('@').next().unwrap_or_default();
-    host.starts_with("127.")
-        || host.starts_with("[::1]")
-        || host.split(':').next() == Some("localhost")
 }
 
 impl Client {
@@ -85,7 +79,18 @@ impl Client {
     }
 
     pub(super) fn error(&self, kind: SourceErrorKind, what: impl Into<String>) -> SourceError {
+        let mut what = what.into();
+        if let Ok(Some(proxy)) = proxy::of(self.url()) {
+            what += &format!(" (through the proxy {}:{})", proxy.host(), proxy.port());
+        }
         SourceError::new(&self.uri, kind, what)
+    }
+
+    fn url(&self) -> &Url {
+        match &self.target {
+            Target::Url(url) => url,
+            Target::S3(object) => object.url(),
+        }
     }
 
     /// Calls `work`, which asks for `bytes` bytes, until it succeeds or trying again is of no use.
@@ -123,13 +128,16 @@ impl Client {
         version: Option<&Version>,
         tries: &Tries,
     ) -> Result<Response<Body>, Failed> {
-        let (url, signature) = match &self.target {
-            Target::Url(url) => (url.as_str(), Vec::new()),
-            Target::S3(object) => (object.url(), object.sign()),
+        let url = self.url();
+        let headers = match (&self.target, &url.login) {
+            (Target::S3(object), _) => object.sign(),
+            (_, Some(login)) => vec![("Authorization", proxy::basic(login))],
+            (_, None) => Vec::new(),
         };
+        let proxy = proxy::of(url);
+        let proxy = proxy.map_err(|what| Failed::Final(SourceErrorKind::Unsupported, what))?;
         let stall = self.stall_limit();
-        let config = agent().get(url).config();
-        let config = if is_loopback(url) { config.proxy(None) } else { config };
+        let config = agent().get(&url.text).config().proxy(proxy);
         let config = match self.target {
             Target::Url(_) => config,
             // A signature is for one host, and not for another to see.
@@ -149,7 +157,7 @@ impl Client {
         if let Some(tag) = version.and_then(Version::strong_tag) {
             request = request.header("If-Match", tag);
         }
-        for (name, value) in signature {
+        for (name, value) in headers {
             request = request.header(name, value);
         }
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -161,28 +169,37 @@ impl Client {
         (self.options.time_limit / 3).max(Duration::from_millis(1))
     }
 
-    /// Takes the missing bytes of `run` from the response.
+    /// Takes the next missing bytes of `run` from the response, which has `range`.
     pub(super) fn receive(
         &self,
         run: &mut Run<'_>,
         response: &mut Response<Body>,
+        range: &Range<u64>,
     ) -> Result<(), Failed> {
-        let wanted = run.missing();
-        let len = wanted.end - wanted.start;
+        let len = range.end - range.start;
         if let Some(announced) = answer::content_length(response).filter(|&found| found != len) {
             let what = format!("the server announced {announced} bytes for a part of {len}");
             return Err(Failed::Final(SourceErrorKind::Protocol, what));
         }
         let mut body = Counted { inner: response.body_mut().as_reader(), bytes: &self.bytes };
+        let received = match run.receive(&mut body.by_ref().take(len)) {
+            Err(error)
+                if error.kind() == io::ErrorKind::UnexpectedEof
+                    && run.missing().start == range.end =>
+            {
+                Ok(())
+            }
+            received => received,
+        };
         // At the end of the body the connection is free for the next request.
-        let outcome = run.receive(&mut body).and_then(|()| body.read(&mut [0]));
+        let outcome = received.and_then(|()| body.read(&mut [0]));
         match outcome {
             Ok(0) => Ok(()),
             Ok(_) => {
                 let what = format!("the server sent more than the {len} bytes asked for");
                 Err(Failed::Final(SourceErrorKind::Protocol, what))
             }
-            Err(error) => Err(self.broken(error, run.missing().start - wanted.start, len)),
+            Err(error) => Err(self.broken(error, run.missing().start - range.start, len)),
         }
     }
 
@@ -249,8 +266,9 @@ impl Client {
                 _ => Failed::Retry(one_line(&error), None),
             },
             ureq::Error::HostNotFound => retry("there is no host of this name"),
-            ureq::Error::ConnectionFailed | ureq::Error::ConnectProxyFailed(_) => {
-                retry("the server could not be reached")
+            ureq::Error::ConnectionFailed => retry("the server could not be reached"),
+            ureq::Error::ConnectProxyFailed(why) => {
+                retry(&format!("the proxy refused to connect: {}", in_one_line(&why)))
             }
             ureq::Error::TooManyRedirects => {
                 let what = format!("the server redirected more than {MAX_REDIRECTS} times");
@@ -269,7 +287,11 @@ impl Client {
 
 /// An error's message, on one line whatever a server put into it.
 fn one_line(error: &dyn std::error::Error) -> String {
-    error.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    in_one_line(&error.to_string())
+}
+
+fn in_one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// A body whose bytes are counted.

@@ -5,6 +5,7 @@
 
 mod answer;
 mod client;
+mod proxy;
 mod run;
 
 use std::io;
@@ -83,14 +84,12 @@ fn first_request(client: &Client, tries: &Tries) -> Result<Opened, Failed> {
     }
     answer::check_encoding(&response)?;
     let (range, len) = answer::content_range(&response)?;
-    if range != (0..len.min(HEAD as u64)) {
-        return Err(answer::other_range(&(0..HEAD as u64), &range));
-    }
+    answer::check_range(&(0..len.min(HEAD as u64)), &range)?;
     let version = Version::of(&response);
     let mut head = vec![0; range.end as usize];
     let runs = &mut Run::coalesce(vec![Part { offset: 0, buffer: &mut head }]);
     for run in runs {
-        client.receive(run, &mut response)?;
+        client.receive(run, &mut response, &range)?;
     }
     Ok(Opened::Parts { len, version, head })
 }
@@ -112,21 +111,22 @@ impl HttpSource {
         let Range { start, end } = run.missing();
         let mut start = start;
         self.client.repeat(end - start, |tries| {
-            let outcome = self.read_once(run, tries);
-            let arrived = run.missing().start;
-            if arrived > start {
-                start = arrived;
-                tries.progressed();
+            // A server may send less than it was asked for.
+            while !run.missing().is_empty() {
+                let outcome = self.read_once(run, tries);
+                let arrived = run.missing().start;
+                if arrived > start {
+                    start = arrived;
+                    tries.progressed();
+                }
+                outcome?;
             }
-            outcome
+            Ok(())
         })
     }
 
     fn read_once(&self, run: &mut Run<'_>, tries: &Tries) -> Result<(), Failed> {
         let wanted = run.missing();
-        if wanted.is_empty() {
-            return Ok(());
-        }
         let mut response = self.client.request(Some(wanted.clone()), Some(&self.version), tries)?;
         match response.status().as_u16() {
             206 => {}
@@ -142,11 +142,9 @@ impl HttpSource {
         if len != self.len || self.version.differs(&response) {
             return Err(answer::changed());
         }
-        if range != wanted {
-            return Err(answer::other_range(&wanted, &range));
-        }
+        answer::check_range(&wanted, &range)?;
         answer::check_encoding(&response)?;
-        self.client.receive(run, &mut response)
+        self.client.receive(run, &mut response, &range)
     }
 
     /// Reads all runs, several at once, each over a connection of its own.
