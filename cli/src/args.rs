@@ -443,7 +443,7 @@ pub struct Serve {
     /// Most connections at once
     #[arg(long, value_name = "N", default_value = "64")]
     pub connections: NonZeroU16,
-    /// Print a line per request
+    /// Print a line per request, with the time of day and the seconds that the answer took
     #[arg(short, long)]
     pub verbose: bool,
 }

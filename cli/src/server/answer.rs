@@ -12,10 +12,12 @@ use super::request::Request;
 
 /// Bytes of a file that are read and sent at a time.
 const CHUNK: usize = 256 << 10;
-/// How long a client may take none of an answer.
-const STALL_LIMIT: Duration = Duration::from_secs(30);
-/// The slowest client that is served: bytes a second, after the time above.
+/// The slowest client that is served takes [`MIN_RATE`] bytes a second, in each such time.
+const WINDOW: Duration = Duration::from_secs(30);
 const MIN_RATE: u64 = 16 << 10;
+/// The most bytes that the system holds and has not yet sent. They count as taken, although the client may never take them.
+#[cfg(target_os = "linux")]
+const MAX_UNSENT: u32 = 128 << 10;
 
 /// An answer that has not been sent.
 pub struct Answer {
@@ -45,6 +47,7 @@ pub fn to(request: &Request, root: &Root, is_local: bool) -> Answer {
     }
     match root.file(&request.target) {
         Ok(served) => of_file(request, served),
+        Err(503) => Answer::busy(),
         Err(status) => Answer::refusal(status),
     }
 }
@@ -128,6 +131,7 @@ fn reason(status: u16) -> &'static str {
         416 => "Range Not Satisfiable",
         421 => "Misdirected Request",
         431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
         503 => "Service Unavailable",
         _ => "Bad Request",
     }
@@ -137,6 +141,11 @@ impl Answer {
     /// An answer without a file.
     pub fn refusal(status: u16) -> Self {
         Answer { status, headers: Vec::new(), body: None }
+    }
+
+    /// Tells a client to come back later.
+    pub fn busy() -> Self {
+        Self::refusal(503).with("Retry-After", "1")
     }
 
     /// Adds a header.
@@ -171,9 +180,9 @@ impl Answer {
         let has_body = !is_head && status != 304;
         let Some((mut file, part)) = body.filter(|_| has_body) else {
             let words = if has_body { words.as_str() } else { "" };
-            return Sender::new(stream, 0).send((head + words).as_bytes());
+            return Sender::new(stream, WINDOW).send((head + words).as_bytes());
         };
-        let sender = Sender::new(stream, len);
+        let mut sender = Sender::new(stream, WINDOW);
         sender.send(head.as_bytes())?;
         file.seek(SeekFrom::Start(part.start))?;
         let mut left = part.end - part.start;
@@ -195,36 +204,69 @@ impl Answer {
     }
 }
 
-/// Sends an answer in a time that depends on its length.
+/// Sends an answer to a client that takes it fast enough.
 struct Sender<'s> {
     stream: &'s TcpStream,
-    deadline: Instant,
+    /// How often the client's speed is looked at.
+    window: Duration,
+    end: Instant,
+    /// Bytes since the last look.
+    taken: u64,
 }
 
 impl<'s> Sender<'s> {
-    fn new(stream: &'s TcpStream, len: u64) -> Self {
-        let limit = STALL_LIMIT + Duration::from_secs(len / MIN_RATE);
-        Sender { stream, deadline: Instant::now() + limit }
+    fn new(stream: &'s TcpStream, window: Duration) -> Self {
+        limit_unsent(stream);
+        Sender { stream, window, end: Instant::now() + window, taken: 0 }
     }
 
-    fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
+    fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let mut stream = self.stream;
         while !bytes.is_empty() {
-            let left = self.deadline.saturating_duration_since(Instant::now());
+            let left = self.end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(io::ErrorKind::TimedOut.into());
+                if (self.taken as f64) < MIN_RATE as f64 * self.window.as_secs_f64() {
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, "the client is too slow"));
+                }
+                (self.end, self.taken) = (Instant::now() + self.window, 0);
+                continue;
             }
-            stream.set_write_timeout(Some(left.min(STALL_LIMIT)))?;
+            stream.set_write_timeout(Some(left))?;
             match stream.write(bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => bytes = &bytes[count..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Ok(count) => {
+                    self.taken += count as u64;
+                    bytes = &bytes[count..];
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted
+                    | io::ErrorKind::WouldBlock
+                    | io::ErrorKind::TimedOut => {}
+                    _ => return Err(error),
+                },
             }
         }
         Ok(())
     }
 }
+
+/// Has the system take only so many bytes as it can soon send. Without this they are megabytes, at a pace that says nothing
+/// of the client.
+#[cfg(target_os = "linux")]
+fn limit_unsent(stream: &TcpStream) {
+    use std::os::fd::AsRawFd;
+    let most = MAX_UNSENT;
+    let len = size_of_val(&most) as libc::socklen_t;
+    // A system that refuses counts more bytes as taken.
+    // SAFETY: the descriptor is open, and the value has so many bytes.
+    let _ = unsafe {
+        let value = (&raw const most).cast();
+        libc::setsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, value, len)
+    };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn limit_unsent(_: &TcpStream) {}
 
 #[cfg(test)]
 mod tests {
@@ -251,6 +293,34 @@ mod tests {
             assert_eq!(wanted(range, 10), expected, "{range}");
         }
         assert_eq!(wanted("bytes=0-", 0), Wanted::Nothing);
+    }
+
+    /// A client that takes nothing is given up, long before the end of its answer; one that takes enough is served for as
+    /// long as that takes.
+    #[test]
+    fn slow_clients_are_given_up() {
+        use std::net::TcpListener;
+        use std::thread;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || {
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            (client, listener.accept().unwrap().0)
+        };
+        let window = Duration::from_millis(50);
+        let (_client, stream) = connect();
+        let mut sender = Sender::new(&stream, window);
+        let piece = vec![0; 1 << 20];
+        let outcome = (0..1000).try_for_each(|_| sender.send(&piece));
+        assert_eq!(outcome.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
+        let (client, stream) = connect();
+        let taking = thread::spawn(move || io::copy(&mut &client, &mut io::sink()).unwrap());
+        let mut sender = Sender::new(&stream, window);
+        for _ in 0..20 {
+            sender.send(&piece).unwrap();
+            thread::sleep(window / 4);
+        }
+        drop(stream);
+        assert_eq!(taking.join().unwrap(), 20 << 20);
     }
 
     #[test]

@@ -32,12 +32,37 @@ impl Root {
     }
 }
 
+/// A client may take 404 for a part of an array that is all zeros, so it is only for names that are not there, or not those
+/// of files.
 fn status(error: &io::Error) -> u16 {
+    use io::ErrorKind;
     match error.kind() {
-        io::ErrorKind::PermissionDenied => 403,
-        // Among them those of names that are too long, and of links.
-        _ => 404,
+        ErrorKind::NotFound
+        | ErrorKind::NotADirectory
+        | ErrorKind::IsADirectory
+        | ErrorKind::InvalidFilename
+        | ErrorKind::InvalidInput => 404,
+        ErrorKind::PermissionDenied => 403,
+        ErrorKind::OutOfMemory | ErrorKind::WouldBlock | ErrorKind::Interrupted => 503,
+        _ => status_of_system(error),
     }
+}
+
+#[cfg(unix)]
+fn status_of_system(error: &io::Error) -> u16 {
+    use rustix::io::Errno;
+    match Errno::from_io_error(error) {
+        // Links, sockets and devices.
+        Some(Errno::LOOP | Errno::NXIO | Errno::NODEV) => 404,
+        // Out of descriptors: other answers will free some.
+        Some(Errno::MFILE | Errno::NFILE) => 503,
+        _ => 500,
+    }
+}
+
+#[cfg(not(unix))]
+fn status_of_system(_: &io::Error) -> u16 {
+    500
 }
 
 /// The names of the folders and the file on the way to a target; `None` if one could lead elsewhere.
@@ -144,6 +169,22 @@ mod folder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn only_names_that_are_not_there_are_not_found() {
+        use rustix::io::Errno;
+        for (errors, expected) in [
+            (&[Errno::NOENT, Errno::NOTDIR, Errno::NAMETOOLONG, Errno::LOOP, Errno::NXIO][..], 404),
+            (&[Errno::ACCESS, Errno::PERM], 403),
+            (&[Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN], 503),
+            (&[Errno::IO, Errno::STALE, Errno::OVERFLOW], 500),
+        ] {
+            for error in errors {
+                assert_eq!(status(&io::Error::from(*error)), expected, "{error:?}");
+            }
+        }
+    }
 
     #[test]
     fn targets() {

@@ -13,9 +13,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, describe_io};
 use answer::Answer;
 use files::Root;
 use request::{Received, Requests};
@@ -54,7 +54,7 @@ impl Server {
     ) -> Result<Self, Failure> {
         let root = Root::open(folder).map_err(|error| Failure::from(error).at(folder))?;
         let listener = TcpListener::bind(address).map_err(|error| {
-            let what = crate::failure::describe_io(&error);
+            let what = describe_io(&error);
             Failure::environment(format!("cannot listen at {address}: {what}"))
         })?;
         let is_local = address.ip().is_loopback();
@@ -88,10 +88,15 @@ impl Server {
     }
 }
 
+/// The time of day.
+fn now() -> String {
+    pz::internal::utc(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
+}
+
 /// Tells a client for which there is no room to come back later.
 fn refuse(stream: &TcpStream) {
     // A few bytes fit in the connection's buffer, so this does not wait.
-    let _ = Answer::refusal(503).with("Retry-After", "1").send(stream, false, false);
+    let _ = Answer::busy().send(stream, false, false);
     let _ = stream.shutdown(Shutdown::Write);
 }
 
@@ -137,8 +142,13 @@ impl Connection {
                 }
                 Ok(Received::End) | Err(_) => return,
             };
-            (shared.log)(&format!("{peer}: {line}: {}", answer.summary()));
-            match answer.send(stream, keep, is_head) {
+            let (begun, summary) = (Instant::now(), answer.summary());
+            let sent = answer.send(stream, keep, is_head);
+            let time = begun.elapsed().as_secs_f64();
+            let end = sent.as_ref().err().map(|error| format!(", cut off: {}", describe_io(error)));
+            let end = end.unwrap_or_default();
+            (shared.log)(&format!("{} {peer}: {line}: {summary}, {time:.3} s{end}", now()));
+            match sent {
                 Ok(()) if keep => {}
                 Ok(()) => return close_gently(stream),
                 Err(_) => return,

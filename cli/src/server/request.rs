@@ -18,7 +18,7 @@ const MAX_HEADERS: usize = 64;
 #[derive(Debug, Default)]
 pub struct Request {
     pub method: String,
-    /// Path and query, as sent.
+    /// Path and query, as sent; of a whole URL, too.
     pub target: String,
     pub is_head: bool,
     /// Whether more requests may follow on the connection.
@@ -109,17 +109,19 @@ fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, u16> {
         ..Request::default()
     };
     for header in parsed.headers.iter() {
-        let value = || str::from_utf8(header.value).map(|value| value.trim().to_string());
-        let value = value().map_err(|_| 400_u16)?;
+        // Headers that this server does not know may hold any bytes.
+        let value = str::from_utf8(header.value).map(|value| value.trim().to_string());
+        let known = || value.clone().map_err(|_| 400_u16);
         let field = match header.name.to_ascii_lowercase().as_str() {
             "connection" => {
+                let value = known()?;
                 let has = |word| value.split(',').any(|one| one.trim().eq_ignore_ascii_case(word));
                 request.keeps_connection = (is_new || has("keep-alive")) && !has("close");
                 continue;
             }
             // This server takes no bodies, and must not take one for the next request.
             "transfer-encoding" => return Err(413),
-            "content-length" if value == "0" => continue,
+            "content-length" if known()? == "0" => continue,
             "content-length" => return Err(413),
             "host" => &mut request.host,
             "range" => &mut request.range,
@@ -128,7 +130,7 @@ fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, u16> {
             "if-range" => &mut request.if_range,
             _ => continue,
         };
-        if field.replace(value).is_some() {
+        if field.replace(known()?).is_some() {
             return Err(400);
         }
     }
@@ -136,7 +138,20 @@ fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, u16> {
     if is_new && request.host.is_none() {
         return Err(400);
     }
+    if let Some((host, target)) = whole(&request.target) {
+        let (host, target) = (host.to_string(), target.to_string());
+        request.host = Some(host);
+        request.target = if target.starts_with('/') { target } else { format!("/{target}") };
+    }
     Ok(Some((request, len)))
+}
+
+/// Host and path of a target that is a whole URL, as clients send it that take this server for a proxy. What the header
+/// `Host` says then does not count (RFC 9112, section 3.2.2).
+fn whole(target: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = target.split_once("://")?;
+    let is_http = ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    is_http.then(|| rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len())))
 }
 
 impl Request {
@@ -158,6 +173,21 @@ mod tests {
         assert_eq!(len, complete.len());
         assert_eq!((request.target.as_str(), request.keeps_connection), ("/a", true));
         assert_eq!(request.line(), "GET /a bytes=0-1");
+        for (target, headers, host, path) in [
+            ("http://h:1/a?b", "Host: other", "h:1", "/a?b"),
+            ("HTTP://h", "Host: other", "h", "/"),
+            ("http://h?b", "Host: other", "h", "/?b"),
+            ("/http://h/a", "Host: own", "own", "/http://h/a"),
+            ("/a", "Host: own\r\nCookie: \u{e4}", "own", "/a"),
+        ] {
+            let text = format!("GET {target} HTTP/1.1\r\n{headers}\r\n\r\n");
+            // Latin-1, as some programs send it.
+            let bytes: Vec<u8> = text.chars().map(|c| c as u8).collect();
+            let (request, _) = parse(&bytes).unwrap().unwrap();
+            assert_eq!((request.host.as_deref(), request.target.as_str()), (Some(host), path));
+        }
+        let strange = parse(b"GET / HTTP/1.1\r\nHost: h\r\nRange: \xe4\r\n\r\n");
+        assert_eq!(strange.err(), Some(400));
         for end in 0..complete.len() {
             assert!(parse(&complete[..end]).unwrap().is_none(), "{end}");
         }

@@ -136,6 +136,68 @@ fn nothing_outside_of_the_folder_is_served() {
     assert!(exchange(&serving, strange).starts_with("HTTP/1.1 421 "));
 }
 
+/// A server without free descriptors says so. A 404 would mean that the file is not there, which Zarr reads as zeros.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_without_descriptors_is_busy() {
+    let folder = folder();
+    let serving = Serving::start_with(&folder, &[], |command| {
+        use std::os::unix::process::CommandExt;
+        let limit = || {
+            let few = rustix::process::Rlimit { current: Some(20), maximum: Some(20) };
+            Ok(rustix::process::setrlimit(rustix::process::Resource::Nofile, few)?)
+        };
+        // SAFETY: the child only calls the system.
+        unsafe { command.pre_exec(limit) };
+    });
+    // They take all descriptors.
+    let mut streams: Vec<_> =
+        (0..20).map(|_| TcpStream::connect(&serving.address).unwrap()).collect();
+    let ask = |stream: &mut TcpStream| {
+        let host = &serving.address;
+        stream.write_all(format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    wait_until("the server is out of descriptors", || {
+        let answer = ask(&mut streams[0]);
+        assert_ne!(answer, "HTTP/1.1 404");
+        // The rest of the answer.
+        streams[0].set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        while matches!(streams[0].read(&mut [0; 1000]), Ok(1..)) {}
+        streams[0].set_read_timeout(None).unwrap();
+        answer == "HTTP/1.1 503"
+    });
+    streams.truncate(1);
+    wait_until("there are descriptors again", || get_if_open(&serving) == Some(200));
+}
+
+/// Other clients send more than pz does, and are served all the same.
+#[test]
+fn other_clients_are_served() {
+    let folder = folder();
+    let serving = Serving::start(&folder, &["-v"]);
+    let host = &serving.address;
+    for request in [
+        format!("GET http://{host}/a HTTP/1.1\r\nHost: elsewhere\r\nConnection: close\r\n\r\n"),
+        format!("GET /a HTTP/1.1\r\nHost: {host}\r\nCookie: \u{e4}\r\nConnection: close\r\n\r\n"),
+    ] {
+        let answer = exchange(&serving, &request);
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("0123456789"), "{answer}");
+    }
+    let strange = "GET http://elsewhere/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert!(exchange(&serving, strange).starts_with("HTTP/1.1 421 "));
+    let log = serving.log();
+    let lines: Vec<_> = log.lines().collect();
+    assert_eq!(lines.len(), 3, "{log}");
+    for line in lines {
+        let (time, rest) = line.strip_prefix("pz: ").unwrap_or(line).split_at(20);
+        assert!(time.ends_with('Z') && time.as_bytes()[10] == b'T', "{line}");
+        assert!(rest.contains(" bytes, 0.") && rest.ends_with(" s"), "{line}");
+    }
+}
+
 #[test]
 fn bad_requests_end_the_connection() {
     let folder = folder();
