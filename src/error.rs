@@ -256,7 +256,8 @@ impl fmt::Display for Error {
             }
             Self::InvalidFilter { name } => write!(
                 f,
-                "there is no filter {name:?} (there are none, auto, types such as f32, bf16, i16 and i64x3, and chains such as delta8,zigzag8,transpose8)"
+                "there is no filter {name:?} (there are none, auto, types such as f32, bf16, i16 and i64x3, and chains \
+                 such as delta8,zigzag8,transpose8)"
             ),
             Self::InvalidWindow { size } => {
                 write!(f, "window {size} is not a power of two between 65536 and 16777216")

@@ -39,7 +39,8 @@
 //! | the root of this crate, and [`access`] | with the second number of the version; the change log says how |
 //! | [`door`] | with any version |
 //! | [`gpu::coder`], [`gpu::device`] and [`gpu::device::discovery`] | likewise |
-//! | how much device memory a coder takes, and which work a device declines | with any version: they follow the kernels |
+//! | how much device memory a coder takes, and which work a device | with any version: they follow the kernels |
+//! | declines | |
 //! | `module` and `gpu::module` | with any version |
 //! | [`resident`], a measuring tool | with any version |
 //! | `internal`, hidden, for this package's own program and tests | with any version |

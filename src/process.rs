@@ -2,8 +2,8 @@
 //!
 //! A fork copies the memory of a process, but of its threads only the one that forks. In the child, a lock that another
 //! thread held stays locked for ever, work given to a pool waits for threads that do not exist, and a connection is the
-//! parent's too: each may read the answer to the other's request. So what outlives a call is kept in one of these types,
-//! which let no process use, or even drop, what another has made.
+//! parent's too: each may read the answer to the other's request. So what outlives a call is kept in one of these
+//! types, which let no process use, or even drop, what another has made.
 //!
 //! | type | what the child of a fork gets |
 //! |---|---|
@@ -127,7 +127,8 @@ impl<T: fmt::Debug> fmt::Debug for OfProcess<T> {
 /// No thread waits for another here: if several make the value at the same time, they all get the one that was ready
 /// first.
 pub struct PerProcess<T> {
-    /// Null, or from [`Box::into_raw`]. Values of other processes stay where they are, because threads may refer to them.
+    /// Null, or from [`Box::into_raw`]. Values of other processes stay where they are, because threads may refer to
+    /// them.
     newest: AtomicPtr<OfProcess<T>>,
 }
 

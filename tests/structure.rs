@@ -189,8 +189,8 @@ fn check(folder: &str, prefix: &str, allowed: &[(&str, &[&str])]) {
     }
 }
 
-/// A lock that a thread holds when the process forks stays locked in the child, so statics that lock are made anew in each
-/// process: see `src/process.rs`. The program never forks.
+/// A lock that a thread holds when the process forks stays locked in the child, so statics that lock are made anew in
+/// each process: see `src/process.rs`. The program never forks.
 #[test]
 fn statics_belong_to_one_process() {
     const LOCKS: &[&str] = &["Lock<", "Mutex<", "Once", "Lazy"];

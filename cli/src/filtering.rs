@@ -71,7 +71,8 @@ impl FromStr for Chain {
             if files.is_empty() {
                 error.to_string()
             } else {
-                format!("a chain has one to three stages, files ending in .wasm or names such as transpose4, and not {text:?}")
+                format!("a chain has one to three stages, files ending in .wasm or names such as transpose4, and not \
+                    {text:?}")
             }
         })?;
         if text.split(',').any(|part| part.starts_with("module") && !part.contains(".wasm")) {

@@ -33,7 +33,8 @@ pub enum Action {
 // `pz module trust`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz module trust records.wasm\n  \
-    appends its SHA-256 to pz/trusted-modules in $XDG_CONFIG_HOME or ~/.config; a line of that file has a hash, a space \
+    appends its SHA-256 to pz/trusted-modules in $XDG_CONFIG_HOME or ~/.config; a line of that file has a hash, a \
+    space \
     and a name, and may be deleted")]
 pub struct Trust {
     /// The module, or its SHA-256, as pz list -v prints it

@@ -24,7 +24,8 @@ pub struct PyArchive {
 #[pymethods]
 impl PyArchive {
     #[new]
-    #[pyo3(signature = (source, **options), text_signature = "(source, *, threads=0, max_output=None, max_memory=None, allow_modules=False)")]
+    #[pyo3(signature = (source, **options), text_signature = "(source, *, threads=0, max_output=None, max_memory=None, \
+        allow_modules=False)")]
     fn new(
         py: Python<'_>,
         source: &Bound<'_, PyAny>,
@@ -42,8 +43,8 @@ impl PyArchive {
         Ok(self.open()?.len())
     }
 
-    /// Fill each of `parts`, which are offsets in the contents and what to fill from there on: tensors, writable buffers,
-    /// or `DeviceBuffer`s, each of them once. Their blocks are read and decoded together.
+    /// Fill each of `parts`, which are offsets in the contents and what to fill from there on: tensors, writable
+    /// buffers, or `DeviceBuffer`s, each of them once. Their blocks are read and decoded together.
     #[pyo3(signature = (parts, stream = None))]
     fn read_into(
         &self,

@@ -52,8 +52,8 @@ pub enum Place {
 }
 
 impl Place {
-    /// The memory of the device with this name, which is opened if this process has not done so. `auto` is the first GPU
-    /// of CUDA or, without one, the host's memory.
+    /// The memory of the device with this name, which is opened if this process has not done so. `auto` is the first
+    /// GPU of CUDA or, without one, the host's memory.
     pub fn new(py: Python<'_>, name: &str) -> PyResult<Self> {
         let name = match name {
             "auto" if py.detach(has_cuda) => "cuda",

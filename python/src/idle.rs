@@ -129,8 +129,8 @@ impl<T: Send> Exclusive<T> {
         }
     }
 
-    /// Threads hold this lock only with the interpreter's lock, which is also held to fork. So no thread waits for it, and it
-    /// is never locked in a new process.
+    /// Threads hold this lock only with the interpreter's lock, which is also held to fork. So no thread waits for it,
+    /// and it is never locked in a new process.
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -155,8 +155,8 @@ fn fill(
             py.detach(|| opened.read_host(range, bytes))
         }
         Target::Tensor(tensor) => {
-            // SAFETY: it is writable memory of the host. That other threads use it meanwhile is the caller's mistake, as
-            // with every buffer.
+            // SAFETY: it is writable memory of the host. That other threads use it meanwhile is the caller's mistake,
+            // as with every buffer.
             let bytes = unsafe { tensor.bytes_mut() };
             py.detach(|| opened.read_host(range, bytes))
         }

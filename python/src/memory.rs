@@ -20,8 +20,8 @@ use crate::error::{self, raise};
 /// Contents in the memory of a device or, with `device="cpu"`, of the host.
 ///
 /// Other packages take the memory without a copy: `torch.from_dlpack`, `cupy.from_dlpack` and `jax.dlpack.from_dlpack`
-/// through DLPack, Numba through `__cuda_array_interface__`, and NumPy through the buffer protocol where it is the host's.
-/// Elements are bytes. Nothing writes to it but `load` with `out` and whoever it was given to.
+/// through DLPack, Numba through `__cuda_array_interface__`, and NumPy through the buffer protocol where it is the
+/// host's. Elements are bytes. Nothing writes to it but `load` with `out` and whoever it was given to.
 #[pyclass(frozen, module = "libpz._libpz")]
 pub struct DeviceBuffer(Arc<Shared>);
 

@@ -34,7 +34,8 @@ pub struct Reader {
 #[pymethods]
 impl Reader {
     #[new]
-    #[pyo3(signature = (source, **options), text_signature = "(source, *, threads=0, max_output=None, max_memory=None, allow_modules=False, device='cpu', device_memory=None)")]
+    #[pyo3(signature = (source, **options), text_signature = "(source, *, threads=0, max_output=None, max_memory=None, \
+        allow_modules=False, device='cpu', device_memory=None)")]
     fn new(
         py: Python<'_>,
         source: &Bound<'_, PyAny>,
@@ -171,7 +172,8 @@ pub struct StreamReader {
 #[pymethods]
 impl StreamReader {
     #[new]
-    #[pyo3(signature = (source, **options), text_signature = "(source, *, threads=0, max_output=None, max_memory=None, allow_modules=False, device='cpu', device_memory=None)")]
+    #[pyo3(signature = (source, **options), text_signature = "(source, *, threads=0, max_output=None, max_memory=None, \
+        allow_modules=False, device='cpu', device_memory=None)")]
     fn new(
         py: Python<'_>,
         source: &Bound<'_, PyAny>,

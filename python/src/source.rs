@@ -71,8 +71,8 @@ impl Source {
         Ok(Self { file: Arc::new(file), kind: Kind::Uri(remote) })
     }
 
-    /// Whether a call for which no context waits opens the file again. The only context of a file object is then in use; in a
-    /// process that was forked, opening it again says why it cannot be read.
+    /// Whether a call for which no context waits opens the file again. The only context of a file object is then in
+    /// use; in a process that was forked, opening it again says why it cannot be read.
     pub fn opens_again(&self) -> bool {
         self.object().is_none_or(|object| !object.file.process.is_here())
     }
@@ -283,8 +283,8 @@ impl access::Source for InTurns {
 
 /// A file object of Python's. Its exceptions travel as errors and come back to the caller as they were.
 ///
-/// After a fork, parent and child share its position: a read of one moves it for the other. So only the process that was
-/// given the object uses it.
+/// After a fork, parent and child share its position: a read of one moves it for the other. So only the process that
+/// was given the object uses it.
 #[derive(Clone)]
 pub struct PyFile {
     object: Arc<Traced<PyAny>>,

@@ -12,14 +12,14 @@
 //! | `remoteio://host:port/path` | the same as `http://`, for servers such as `pz serve` |
 //! | `s3://bucket/key` | an object of Amazon S3, or of another store that speaks its protocol |
 //!
-//! The last three need the feature `remote`. Paths of files, and the user and password before a host, are percent-decoded.
-//! Keys of objects and names of memory are taken as they are, with spaces and `%`.
+//! The last three need the feature `remote`. Paths of files, and the user and password before a host, are
+//! percent-decoded. Keys of objects and names of memory are taken as they are, with spaces and `%`.
 //!
 //! Requests go through the proxies that `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy` name.
 //!
 //! # After a fork
-//! A child has connections, threads and caches of its own: sources and archives of its parent go on there. Devices, and what
-//! is in their memory, are its parent's alone.
+//! A child has connections, threads and caches of its own: sources and archives of its parent go on there. Devices, and
+//! what is in their memory, are its parent's alone.
 //!
 //! ```
 //! use std::io::Read;

@@ -27,8 +27,8 @@ pub struct Client {
     counters: Arc<VisibleWords>,
 }
 
-/// A request of a client's, until [`Client::close`]. What is dropped without that stays in use, as that of a kernel which
-/// ends without closing.
+/// A request of a client's, until [`Client::close`]. What is dropped without that stays in use, as that of a kernel
+/// which ends without closing.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Handle(u32);
 
@@ -334,8 +334,8 @@ impl Client {
         held.flatten().unwrap_or_default()
     }
 
-    /// Puts `bytes` into the room of a handle that is ready to be written, from byte `offset` of the room on; false if they
-    /// do not fit, or if there is no such room.
+    /// Puts `bytes` into the room of a handle that is ready to be written, from byte `offset` of the room on; false if
+    /// they do not fit, or if there is no such room.
     pub fn fill(&self, handle: &Handle, offset: usize, bytes: &[u8]) -> bool {
         let filled = self.server.slots.with(handle.0, |held| match held {
             Held::Writing(writing) => match &writing.room {

@@ -45,8 +45,8 @@ impl<'d> Launch<'d> {
         Ok(Self { door, device, kernel, n, own: Vec::new() })
     }
 
-    /// How often a work item looks at a handle before it gives up: for half a minute or longer. A look takes a microsecond on
-    /// a GPU, where it goes over the bus, and some nanoseconds on a processor.
+    /// How often a work item looks at a handle before it gives up: for half a minute or longer. A look takes a
+    /// microsecond on a GPU, where it goes over the bus, and some nanoseconds on a processor.
     pub(super) fn looks(&self) -> u32 {
         if self.device.limits().kind == Kind::Software { 1 << 30 } else { 1 << 25 }
     }
@@ -72,8 +72,8 @@ impl<'d> Launch<'d> {
         Ok(self)
     }
 
-    /// Runs an entry point, and calls `meanwhile` while it runs, where the device lets the host go on. Gives the kernel up
-    /// after `deadline`.
+    /// Runs an entry point, and calls `meanwhile` while it runs, where the device lets the host go on. Gives the kernel
+    /// up after `deadline`.
     pub(super) fn run(
         &self,
         entry: &Entry<'_>,

@@ -94,7 +94,8 @@ impl Calls<'_, '_> {
 
     /// Refuses to call `function` where a call of it has not returned, and chains that are too long.
     fn check_chain(&self, function: u32) -> Result<(), Refusal> {
-        const REMEDY: &str = "a device has no call stack: write a loop instead, with a fixed array for what must be kept";
+        const REMEDY: &str = "a device has no call stack: write a loop instead, with a fixed array for what must be \
+            kept";
         let name = self.sections.name(function);
         if let Some(at) = self.chain.iter().position(|caller| *caller == function) {
             let others = self.chain.iter().skip(at + 1).map(|index| self.sections.name(*index));

@@ -1,10 +1,10 @@
 //! Runs programs on the CPU.
 //!
 //! Cranelift compiles programs to machine code. It needs about a millisecond for one, adds few crates, and lets this
-//! code choose what an access to a window is: one comparison and a load. On a transposition of bytes its code has 0.85 of
-//! the speed of what LLVM makes of the same loop in Rust without vector instructions, and 0.28 of what LLVM makes with
-//! them. wasmtime stands on Cranelift too; it would add memories, tables, instances and signal handlers, which programs
-//! do not need, and a call of the host for each access. Interpreters such as wasmi take many times as long.
+//! code choose what an access to a window is: one comparison and a load. On a transposition of bytes its code has 0.85
+//! of the speed of what LLVM makes of the same loop in Rust without vector instructions, and 0.28 of what LLVM makes
+//! with them. wasmtime stands on Cranelift too; it would add memories, tables, instances and signal handlers, which
+//! programs do not need, and a call of the host for each access. Interpreters such as wasmi take many times as long.
 //!
 //! Where Cranelift has no code for a processor, or the system permits none, [`super::interpret`] runs the program:
 //! slowly, but everywhere.

@@ -6,13 +6,14 @@ pub(crate) const MODULE_BYTES: usize = 64 << 10;
 pub(crate) const PRIVATE_BYTES: u32 = 4096;
 /// Levels of calls, the entry's included.
 pub(crate) const CALL_DEPTH: u32 = 32;
-/// Length of an entry with everything inlined: each instruction of a function counts 1, `end` too, in every place to which
-/// the function is inlined. A `br_table` counts 1 more for each label, a `call` 1 more for each local of the function that
-/// it calls, parameters included.
+/// Length of an entry with everything inlined: each instruction of a function counts 1, `end` too, in every place to
+/// which the function is inlined. A `br_table` counts 1 more for each label, a `call` 1 more for each local of the
+/// function that it calls, parameters included.
 pub(crate) const OPERATORS: u32 = 32_768;
 /// Locals, parameters included, of all functions of a chain of calls together.
 pub(crate) const LOCALS: u32 = 512;
-/// Blocks, loops, conditions and bodies of functions inside one another, with everything inlined. WGSL permits 127 nested braces.
+/// Blocks, loops, conditions and bodies of functions inside one another, with everything inlined. WGSL permits 127
+/// nested braces.
 pub(crate) const NESTING: usize = 100;
 /// Parameters of an entry.
 pub(crate) const PARAMETERS: usize = 8;

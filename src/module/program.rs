@@ -6,8 +6,8 @@
 //!
 //! # What every back end must do alike
 //! - All variables are 0 at first, except parameters, and those that [`Program::initial`] names.
-//! - A [`Loop`](Statement::Loop) takes one unit of fuel each time its beginning is reached, from before it or by a branch.
-//!   Without fuel the run traps with [`Trap::Fuel`].
+//! - A [`Loop`](Statement::Loop) takes one unit of fuel each time its beginning is reached, from before it or by a
+//!   branch. Without fuel the run traps with [`Trap::Fuel`].
 //! - Sums, differences, products and shifts drop the bits that do not fit. Shifts and rotations count modulo the width.
 //! - An access beyond private memory, a window, the state or the picture traps.
 //! - The first trap counts. A back end stops at once, or carries on to the next beginning of a loop with a value of its
@@ -261,8 +261,8 @@ pub(crate) enum Statement {
     Set(Variable, Expression),
     /// Divides. A divisor of 0 traps, and so does a signed quotient that does not fit.
     Divide(Variable, Division, Box<[Expression; 2]>),
-    /// Reads `bytes` bytes of private memory, little-endian, at `address + offset`, which does not wrap. A load of fewer
-    /// bytes than the variable's is extended, with copies of the highest bit if it `is_signed`.
+    /// Reads `bytes` bytes of private memory, little-endian, at `address + offset`, which does not wrap. A load of
+    /// fewer bytes than the variable's is extended, with copies of the highest bit if it `is_signed`.
     Load {
         /// Where the value goes.
         into: Variable,

@@ -1,7 +1,7 @@
 //! Reusable memory: fresh pages cost about as much as decoding into them.
 //!
-//! On Linux, long buffers are in huge pages if the system has them (`slab`). Huge pages cost a fraction of small ones, and
-//! the thread that first touches a page pays for it, not the one that hands out buffers.
+//! On Linux, long buffers are in huge pages if the system has them (`slab`). Huge pages cost a fraction of small ones,
+//! and the thread that first touches a page pays for it, not the one that hands out buffers.
 
 use std::io::{self, Read};
 use std::ops::{Deref, DerefMut};

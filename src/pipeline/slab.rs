@@ -1,9 +1,9 @@
 //! Long pieces of fresh memory that share a mapping.
 //!
-//! Before the kernel adds or removes a mapping, it waits until the page faults that it serves for the process are done, and
-//! it serves no others meanwhile. A fault in a huge page is long: the page is cleared first. So threads that all make
-//! mappings of their own get their memory one after another: when 16 threads began to decode a file of 64 MB, that took 5 of
-//! 17 ms. Parts of one mapping they get side by side.
+//! Before the kernel adds or removes a mapping, it waits until the page faults that it serves for the process are done,
+//! and it serves no others meanwhile. A fault in a huge page is long: the page is cleared first. So threads that all
+//! make mappings of their own get their memory one after another: when 16 threads began to decode a file of 64 MB, that
+//! took 5 of 17 ms. Parts of one mapping they get side by side.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::slice;
@@ -66,8 +66,8 @@ impl Deref for Part {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the mapping has these bytes, which are initialised, for as long as it is borrowed. Only this part refers
-        // to them, which is borrowed too.
+        // SAFETY: the mapping has these bytes, which are initialised, for as long as it is borrowed. Only this part
+        // refers to them, which is borrowed too.
         unsafe {
             slice::from_raw_parts(self.mapping.as_ptr().add(self.range.start), self.range.len())
         }

@@ -15,7 +15,8 @@ const CHUNK: usize = 256 << 10;
 /// The slowest client that is served takes [`MIN_RATE`] bytes a second, in each such time.
 const WINDOW: Duration = Duration::from_secs(30);
 const MIN_RATE: u64 = 16 << 10;
-/// The most bytes that the system holds and has not yet sent. They count as taken, although the client may never take them.
+/// The most bytes that the system holds and has not yet sent. They count as taken, although the client may never take
+/// them.
 #[cfg(target_os = "linux")]
 const MAX_UNSENT: u32 = 128 << 10;
 
@@ -250,8 +251,8 @@ impl<'s> Sender<'s> {
     }
 }
 
-/// Has the system take only so many bytes as it can soon send. Without this they are megabytes, at a pace that says nothing
-/// of the client.
+/// Has the system take only so many bytes as it can soon send. Without this they are megabytes, at a pace that says
+/// nothing of the client.
 #[cfg(target_os = "linux")]
 fn limit_unsent(stream: &TcpStream) {
     use std::os::fd::AsRawFd;
@@ -295,8 +296,8 @@ mod tests {
         assert_eq!(wanted("bytes=0-", 0), Wanted::Nothing);
     }
 
-    /// A client that takes nothing is given up, long before the end of its answer; one that takes enough is served for as
-    /// long as that takes.
+    /// A client that takes nothing is given up, long before the end of its answer; one that takes enough is served for
+    /// as long as that takes.
     #[test]
     fn slow_clients_are_given_up() {
         use std::net::TcpListener;

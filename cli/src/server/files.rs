@@ -32,8 +32,8 @@ impl Root {
     }
 }
 
-/// A client may take 404 for a part of an array that is all zeros, so it is only for names that are not there, or not those
-/// of files.
+/// A client may take 404 for a part of an array that is all zeros, so it is only for names that are not there, or not
+/// those of files.
 fn status(error: &io::Error) -> u16 {
     use io::ErrorKind;
     match error.kind() {

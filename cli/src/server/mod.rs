@@ -1,7 +1,7 @@
 //! A read-only HTTP server of one folder, for programs that read parts of files, as pz does.
 //!
-//! It answers `GET` and `HEAD` with whole files or one range of them. Each connection has a thread; there are at most so
-//! many, and each wait in one has a limit.
+//! It answers `GET` and `HEAD` with whole files or one range of them. Each connection has a thread; there are at most
+//! so many, and each wait in one has a limit.
 
 mod answer;
 mod files;

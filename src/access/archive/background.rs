@@ -12,8 +12,8 @@ use super::shared::Shared;
 use crate::access::device::{DeviceMemory, DeviceSliceMut, SlicePlace, Want, Workers};
 use crate::stream::block::BlockId;
 
-/// A range of the contents, the part of a device's buffer that it goes to, and what to call at the end, from any thread. The
-/// caller keeps the buffer until then.
+/// A range of the contents, the part of a device's buffer that it goes to, and what to call at the end, from any
+/// thread. The caller keeps the buffer until then.
 pub(crate) struct BackgroundRead<'a> {
     pub(crate) range: Range<u64>,
     pub(crate) destination: DeviceSliceMut<'a>,

@@ -121,8 +121,8 @@ struct Begun {
 
 /// How long a worker sleeps between two looks at what it waits for: each look is a call to the driver.
 const NAP: Duration = Duration::from_micros(50);
-/// The most time that a worker helps others. A batch that still has not ended takes unusually long: the worker then only
-/// waits for it.
+/// The most time that a worker helps others. A batch that still has not ended takes unusually long: the worker then
+/// only waits for it.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Workers {
@@ -277,8 +277,8 @@ impl Workers {
         None
     }
 
-    /// Waits for a batch, unless one `has_begun`. One worker only does what is urgent, so that it never waits for a slow
-    /// source. `is_busy` tells whether this worker has a batch that is not urgent.
+    /// Waits for a batch, unless one `has_begun`. One worker only does what is urgent, so that it never waits for a
+    /// slow source. `is_busy` tells whether this worker has a batch that is not urgent.
     fn next(&self, is_lane_empty: bool, has_begun: bool, is_busy: &mut bool) -> Next {
         let mut state = self.lock();
         loop {

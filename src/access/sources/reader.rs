@@ -10,9 +10,9 @@ use crate::stream::{HeldBytes, sought};
 /// Reads a source from a position on.
 ///
 /// As long as nobody seeks, it reads ahead, in steps that grow to 8 MiB: few requests bring the whole source. From the
-/// first seek on it reads only what is asked for, but at least 1 KiB. It keeps the end of the source, where the index of
-/// a compressed file lies: the last 4 KiB, and up to 1 MiB before them as soon as that has been read. So it suits both [`Decoder`](crate::Decoder), and
-/// [`SeekableReader`](crate::SeekableReader) and [`Listing`](crate::Listing).
+/// first seek on it reads only what is asked for, but at least 1 KiB. It keeps the end of the source, where the index
+/// of a compressed file lies: the last 4 KiB, and up to 1 MiB before them as soon as that has been read. So it suits
+/// both [`Decoder`](crate::Decoder), and [`SeekableReader`](crate::SeekableReader) and [`Listing`](crate::Listing).
 ///
 /// Its errors wrap a [`SourceError`](super::SourceError).
 pub struct SourceReader {
@@ -115,8 +115,8 @@ impl SourceReader {
         &self.source
     }
 
-    /// Reads at the position, whose bytes are not in memory, up to `wanted` bytes into `buf`, and returns their number; or reads
-    /// bytes there to keep, and returns `None`.
+    /// Reads at the position, whose bytes are not in memory, up to `wanted` bytes into `buf`, and returns their number;
+    /// or reads bytes there to keep, and returns `None`.
     fn fetch(&mut self, buf: &mut [u8], wanted: u64) -> io::Result<Option<usize>> {
         let (source, at) = (&*self.source, self.position);
         let len = source.len();

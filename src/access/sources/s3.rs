@@ -1,6 +1,7 @@
 //! Objects of Amazon S3 and of stores that speak its protocol: what a request for one must carry.
 //!
-//! The signature is that of [AWS Signature Version 4](https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html).
+//! The signature is that of [AWS Signature Version
+//! 4](https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html).
 
 use std::env;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -32,8 +33,8 @@ struct Credentials {
 const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 impl Object {
-    /// Object `key` of `bucket`, which `uri` names. Endpoint, region and credentials come from the environment variables
-    /// that Amazon's own tools read.
+    /// Object `key` of `bucket`, which `uri` names. Endpoint, region and credentials come from the environment
+    /// variables that Amazon's own tools read.
     pub(super) fn from_environment(
         uri: &Uri,
         bucket: &str,

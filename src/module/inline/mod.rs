@@ -1,9 +1,9 @@
-//! Makes a [`Program`] from an entry: everything it calls becomes part of it, and the stack of values becomes expressions
-//! and variables.
+//! Makes a [`Program`] from an entry: everything it calls becomes part of it, and the stack of values becomes
+//! expressions and variables.
 //!
-//! A value stays an expression until an effect would change it, or until it gets too long; then it goes to a variable of
-//! its own. The variables of a function's locals are used again by the functions that are called after it has returned.
-//! `blocks` has the control flow, `instructions` what each instruction does.
+//! A value stays an expression until an effect would change it, or until it gets too long; then it goes to a variable
+//! of its own. The variables of a function's locals are used again by the functions that are called after it has
+//! returned. `blocks` has the control flow, `instructions` what each instruction does.
 
 mod blocks;
 mod instructions;

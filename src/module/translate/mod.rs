@@ -1,8 +1,8 @@
 //! Writes programs as kernels, in OpenCL C and in WGSL.
 //!
-//! Both languages have the same control flow, which [`Writer`] writes: a block is a loop that ends at its end, so that a
-//! branch is `break` or, to a loop, `continue`. A branch out of several sets `leave` to the number of loops that are left
-//! to leave, and each of these goes on according to it. What the languages write differently is a [`Dialect`].
+//! Both languages have the same control flow, which [`Writer`] writes: a block is a loop that ends at its end, so that
+//! a branch is `break` or, to a loop, `continue`. A branch out of several sets `leave` to the number of loops that are
+//! left to leave, and each of these goes on according to it. What the languages write differently is a [`Dialect`].
 //!
 //! What the text calls is in `kernels/common/module`.
 
@@ -78,8 +78,8 @@ pub(crate) fn cost(program: &Program, reach: Reach) -> String {
     )
 }
 
-/// Base-2 logarithm of the bytes that a work item stands for at least, where lanes stand for 2^`lane_log` bytes: a unit may
-/// be shorter than a lane's share.
+/// Base-2 logarithm of the bytes that a work item stands for at least, where lanes stand for 2^`lane_log` bytes: a unit
+/// may be shorter than a lane's share.
 pub(crate) fn item_log(lane_log: u8) -> u8 {
     lane_log.min(18)
 }

@@ -15,8 +15,8 @@ use crate::module::{Entry, Lane, Module, Refusal, Trap, Windows};
 
 /// A filter of the user's own: a module that exports `encode` and `decode`, and how it is run.
 ///
-/// [`Options::modules`](crate::Options::modules) takes them; chains name them `module0`, `module1` and so on. Compressed
-/// files carry the module, so that they can be decoded anywhere, by whoever [allows](crate::Modules) it. The
+/// [`Options::modules`](crate::Options::modules) takes them; chains name them `module0`, `module1` and so on.
+/// Compressed files carry the module, so that they can be decoded anywhere, by whoever [allows](crate::Modules) it. The
 /// [format](mod@crate::format#modules) says what both functions are called with; `encode` gets what `decode` gets.
 ///
 /// ```
@@ -72,8 +72,8 @@ impl FilterModule {
         })
     }
 
-    /// Sets how many bytes a lane stands for: a power of two from 256 to 2^20. Many lanes run faster on a GPU; where each
-    /// must begin anew, such as with differences, few make smaller files. Sets the fuel to 16 for each byte.
+    /// Sets how many bytes a lane stands for: a power of two from 256 to 2^20. Many lanes run faster on a GPU; where
+    /// each must begin anew, such as with differences, few make smaller files. Sets the fuel to 16 for each byte.
     ///
     /// # Errors
     /// If there are no such lanes.
@@ -87,8 +87,8 @@ impl FilterModule {
         Ok(self)
     }
 
-    /// Sets how often the loops of a lane may begin: at most 256 times for each byte that it stands for. Decoders refuse
-    /// a block that takes more.
+    /// Sets how often the loops of a lane may begin: at most 256 times for each byte that it stands for. Decoders
+    /// refuse a block that takes more.
     ///
     /// # Errors
     /// If there is no such fuel.
@@ -200,8 +200,8 @@ impl FrameModules {
         })
     }
 
-    /// Prepares to filter with the modules of an encoder's frames, and to check that the result can be undone; `None` if
-    /// there are none. [`FilterModule::new`] has checked them.
+    /// Prepares to filter with the modules of an encoder's frames, and to check that the result can be undone; `None`
+    /// if there are none. [`FilterModule::new`] has checked them.
     pub(crate) fn of_encoder(table: &ModuleTable) -> Result<Option<Arc<Self>>, Error> {
         if table.is_empty() {
             return Ok(None);

@@ -87,8 +87,8 @@ impl<'a, S: Sink> Writing<'a, S> {
         (u128::from(next) * u128::from(written) / u128::from(contents)) as usize
     }
 
-    /// Writes blocks. Those of which the device has made nothing, or nothing that arrives right, are encoded by the host.
-    /// Returns the memory that they have come in.
+    /// Writes blocks. Those of which the device has made nothing, or nothing that arrives right, are encoded by the
+    /// host. Returns the memory that they have come in.
     fn piece(&mut self, Made { numbers, piece, begun }: Made) -> Result<Option<HostMemory>, Error> {
         let encoded = piece.as_ref().map_or(&[][..], |piece| &piece.blocks);
         let count = numbers.end - numbers.start;
@@ -127,8 +127,8 @@ impl<'a, S: Sink> Writing<'a, S> {
     }
 }
 
-/// Copies payloads to their places, those of a device from `bytes`. Returns the indices of those that are not what the device
-/// has made.
+/// Copies payloads to their places, those of a device from `bytes`. Returns the indices of those that are not what the
+/// device has made.
 fn fill(places: Vec<&mut [u8]>, blocks: &[Block], bytes: &[u8]) -> Vec<usize> {
     let pieces = places.into_iter().zip(blocks).enumerate().flat_map(|(at, (to, block))| {
         let from = match &block.payload {
@@ -168,8 +168,8 @@ fn copy(to: &mut [u8], from: &[u8]) -> u32 {
     crc
 }
 
-/// What a CRC-32C becomes when [`PIECE`] zeros follow, as a part of the CRC-32C of what follows in their place. It is linear, so
-/// that it is the sum of what becomes of each bit, which the general way takes microseconds to find.
+/// What a CRC-32C becomes when [`PIECE`] zeros follow, as a part of the CRC-32C of what follows in their place. It is
+/// linear, so that it is the sum of what becomes of each bit, which the general way takes microseconds to find.
 fn before_piece(crc: u32) -> u32 {
     static OF_BITS: PerProcess<[u32; 32]> = PerProcess::new();
     let of_bits = OF_BITS.get_or_init(|| array::from_fn(|bit| crc32c_combine(1 << bit, 0, PIECE)));

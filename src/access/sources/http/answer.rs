@@ -39,9 +39,9 @@ impl Version {
         self.differs_from(&Self::of(response))
     }
 
-    /// Equal strong tags settle it, whatever the dates are: servers of one file behind a balancer may each have their own.
-    /// Tags differ if they do without the mark of weakness, because some servers set it on some answers only; checksums of
-    /// blocks tell the rest. What one of both does not say does not count.
+    /// Equal strong tags settle it, whatever the dates are: servers of one file behind a balancer may each have their
+    /// own. Tags differ if they do without the mark of weakness, because some servers set it on some answers only;
+    /// checksums of blocks tell the rest. What one of both does not say does not count.
     fn differs_from(&self, now: &Self) -> bool {
         let differ = |before: Option<&str>, now: Option<&str>| {
             before.zip(now).is_some_and(|(before, now)| before != now)

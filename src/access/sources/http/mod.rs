@@ -1,7 +1,7 @@
 //! Files on HTTP servers.
 //!
-//! Opening a file is one request for its first bytes. The answer tells whether the server can serve parts of the file, how
-//! long the file is, and which version of it this is; each later answer must agree.
+//! Opening a file is one request for its first bytes. The answer tells whether the server can serve parts of the file,
+//! how long the file is, and which version of it this is; each later answer must agree.
 
 mod answer;
 mod client;

@@ -1,8 +1,8 @@
 //! Proxies that the environment names, as other tools read it: `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`.
 //!
-//! A proxy is asked for an `http://` URL as a whole (RFC 9112, section 3.2.2), and only for `https://` to connect to the
-//! server: many permit `CONNECT` to port 443 alone. ureq always connects, so [`ToProxies`] goes to the proxy in its place, and
-//! puts the whole URL into the first line of each request.
+//! A proxy is asked for an `http://` URL as a whole (RFC 9112, section 3.2.2), and only for `https://` to connect to
+//! the server: many permit `CONNECT` to port 443 alone. ureq always connects, so [`ToProxies`] goes to the proxy in its
+//! place, and puts the whole URL into the first line of each request.
 
 use std::{env, io};
 
@@ -128,9 +128,9 @@ impl Transport for Whole {
     }
 }
 
-/// Puts `origin` before the path of the request whose head is the first `amount` bytes of `output`, and `login` after its
-/// first line. Returns the new length; `None` if there is no room. ureq makes the head of a request in one piece, and a
-/// request for a file has nothing else.
+/// Puts `origin` before the path of the request whose head is the first `amount` bytes of `output`, and `login` after
+/// its first line. Returns the new length; `None` if there is no room. ureq makes the head of a request in one piece,
+/// and a request for a file has nothing else.
 fn with_origin(output: &mut [u8], amount: usize, origin: &str, login: &str) -> Option<usize> {
     let insert = |output: &mut [u8], amount: usize, at: usize, text: &str| {
         let end = amount + text.len();

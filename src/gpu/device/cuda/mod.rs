@@ -46,7 +46,8 @@ pub use device::CudaDevice;
 const REMEDY: &str = "install the driver of your NVIDIA GPU";
 
 /// What to do if there is a device, but no compiler.
-const REMEDY_FOR_COMPILER: &str = "install the CUDA toolkit, or NVRTC alone ('pip install nvidia-cuda-nvrtc-cu12'), or set PZ_NVRTC to the path of \
+const REMEDY_FOR_COMPILER: &str = "install the CUDA toolkit, or NVRTC alone ('pip install nvidia-cuda-nvrtc-cu12'), or \
+    set PZ_NVRTC to the path of \
      its library";
 
 /// The lowest compute capability with the instructions that teams use.

@@ -88,7 +88,8 @@ fn door_kernels() -> [(&'static Kernel, &'static [&'static str]); 4] {
 #[test]
 fn the_kernels_side_of_a_door_needs_no_other_text() {
     let Some(compiler) = compiler((9, 0)) else { return };
-    let kernel = "extern \"C\" __global__ void ask(unsigned char *a, unsigned char *b, unsigned char *c, unsigned char *d, unsigned *r) {\n\
+    let kernel = "extern \"C\" __global__ void ask(unsigned char *a, unsigned char *b, unsigned char *c, unsigned char \
+        *d, unsigned *r) {\n\
         Door door = door_of(a, b, c, d);\n\
         unsigned handle = door_read(door, 0, 0, 4096);\n\
         if (door_is_handle(handle)) { r[0] = door_status(door, handle); door_close(door, handle); }\n}\n";
