@@ -27,11 +27,12 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {
 fn decode(file: &[u8]) -> Vec<u8> {
     let mut contents = Vec::new();
     let mut left = file;
-    assert!(!left.is_empty());
-    while !left.is_empty() {
+    loop {
         left = frame(left, &mut contents);
+        if left.iter().all(|&byte| byte == 0) {
+            return contents;
+        }
     }
-    contents
 }
 
 /// Decodes the frame at the start of `frame`. Returns the bytes after it.
@@ -591,6 +592,9 @@ fn files_follow_the_text_of_the_format() {
         contents.extend(&zeros);
     }
     assert!(decode(&file) == contents);
+    file.extend([0; 512]);
+    assert!(decode(&file) == contents);
+    assert!(pz::decompress(&file, &pz::DecodeOptions::new()).unwrap() == contents);
 }
 
 #[test]

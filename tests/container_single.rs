@@ -1,4 +1,4 @@
-//! Frames of a single block, alone and in files with frames of the longer form.
+//! Frames of a single block, alone and in files with frames of the longer form, and the zeros that may follow the last frame.
 // Lists of ranges, not ranges of lists.
 #![allow(clippy::single_range_in_vec_init)]
 
@@ -6,7 +6,8 @@ mod common;
 
 use std::io::{Cursor, Read, Write};
 
-use common::{decode_options, sample};
+use common::{Trickle, decode_options, sample};
+use pz::access::{Archive, ArchiveOptions, publish, withdraw};
 use pz::{
     DecodeOptions, Decoder, Encoder, Error, FrameInfo, Listing, Options, Pipeline, Recovery,
     SeekableReader,
@@ -121,6 +122,93 @@ fn mixed_frames_are_listed_and_restored() {
         }
     }
     assert!(files > 400, "{files}");
+}
+
+/// A frame in the longer form that ends with as many zeros.
+fn ending_with_zeros(zeros: usize) -> Frame {
+    // Of stored blocks, everything before the checksum of index and footer follows from the length of the contents.
+    let block_len = 19 + BLOCK;
+    let ends_so = |n: &u64| {
+        let mut end = b"\xb7\x49".to_vec();
+        end.extend_from_slice(&(block_len as u32).to_le_bytes());
+        end.extend_from_slice(&(BLOCK + n).to_le_bytes());
+        end.extend_from_slice(&(25 + block_len + 19 + n + 26).to_le_bytes());
+        crc32c::crc32c(&end).leading_zeros() >= 8 * zeros as u32
+    };
+    let n = (1..=BLOCK).find(ends_so).unwrap();
+    let stored = options().pipeline(Pipeline::Store).content_size(BLOCK + n);
+    let frame = Frame::new((0..BLOCK + n).map(|i| (i * 7 + i / 251) as u8).collect(), &stored);
+    assert!(frame.file.ends_with(&vec![0; zeros]));
+    frame
+}
+
+/// Every reader restores `contents`, and none reports a fault.
+fn check_every_reader(file: &[u8], contents: &[u8], frames: &[&Frame]) {
+    let options = decode_options();
+    assert!(pz::decompress(file, &options).unwrap() == contents);
+    assert_eq!(pz::content_size(file).unwrap(), contents.len() as u64);
+    let mut streamed = Vec::new();
+    Decoder::new(Trickle(file), &options).unwrap().copy_to(&mut streamed).unwrap();
+    assert!(streamed == contents);
+    let infos = pz::list(&mut Cursor::new(file), true).unwrap();
+    assert_eq!(infos.len(), frames.len());
+    let mut offset = 0;
+    for (number, (info, frame)) in infos.iter().zip(frames).enumerate() {
+        check_listed(info, (number, offset, frame));
+        offset += frame.file.len();
+    }
+    let mut reader = SeekableReader::new(Cursor::new(file), &options).unwrap();
+    let mut restored = Vec::new();
+    reader.copy_range(0..contents.len() as u64, &mut restored).unwrap();
+    assert!(restored == contents);
+    let (report, saved) = fill(file, &options).unwrap();
+    assert!(saved == contents);
+    assert!(report.lost.is_empty() && report.damaged.is_empty() && !report.end_unknown);
+    publish("zeros", file);
+    let archive = Archive::open("memio://zeros", &ArchiveOptions::new()).unwrap();
+    let mut restored = vec![0; contents.len()];
+    archive.read_into(0..contents.len() as u64, &mut restored[..]).unwrap();
+    assert!(restored == contents);
+    withdraw("zeros");
+}
+
+/// Nobody accepts the file.
+fn check_refused(file: &[u8]) {
+    let options = decode_options();
+    assert!(matches!(pz::decompress(file, &options), Err(Error::NotPz { .. })));
+    assert!(Decoder::new(Trickle(file), &options).unwrap().verify().is_err());
+    assert!(pz::list(&mut Cursor::new(file), true).is_err());
+    assert!(SeekableReader::new(Cursor::new(file), &options).is_err());
+    assert!(!fill(file, &options).unwrap().0.damaged.is_empty());
+}
+
+#[test]
+fn zeros_may_follow_the_last_frame_and_nothing_else() {
+    let zero_ended = [1, 2].map(ending_with_zeros);
+    let kinds = kinds();
+    let empty = &kinds[0];
+    for last in kinds.iter().chain(&zero_ended) {
+        for frames in [&[last][..], &[empty, last], &[last, last]] {
+            let file: Vec<u8> = frames.iter().flat_map(|frame| frame.file.clone()).collect();
+            let contents: Vec<u8> =
+                frames.iter().flat_map(|frame| frame.contents.clone()).collect();
+            for zeros in [0, 1, 11, 12, 512, 4096, 200_000] {
+                let padded = [&file[..], &vec![0; zeros]].concat();
+                check_every_reader(&padded, &contents, frames);
+                if zeros > 0 {
+                    for other in [&b"x"[..], &file] {
+                        check_refused(&[&padded[..], other].concat());
+                    }
+                }
+            }
+        }
+    }
+    // Zeros alone are no file.
+    for zeros in [1, 17, 39, 100_000] {
+        let file = vec![0; zeros];
+        assert!(matches!(pz::decompress(&file, &decode_options()), Err(Error::NotPz { .. })));
+        assert!(pz::list(&mut Cursor::new(&file), true).is_err());
+    }
 }
 
 /// A cut in any frame is noticed by whoever reads the end of the file.

@@ -144,7 +144,11 @@ class FileWriter(io.RawIOBase):
         Writer(io.BytesIO(), level, **options)
         if "a" in mode and os.path.isfile(target) and os.path.getsize(target) > 0:
             # Nothing could read frames behind what is damaged or no pz file.
-            frames(target, False)
+            last = frames(target, False)[-1]
+            end = last["offset"] + last["compressed_size"]
+            if end < os.path.getsize(target):
+                # Frames must not stand behind padding.
+                os.truncate(target, end)
         self._owned = io.FileIO(target, mode)
         self.name = self._owned.name
         try:

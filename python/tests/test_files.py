@@ -108,6 +108,20 @@ def test_append(path, tmp_path):
     assert pz.decompress(target.getvalue()) == b"first, second"
 
 
+def test_zeros_behind_a_file_mean_nothing(path):
+    padded = path.read_bytes() + bytes(10240)
+    path.write_bytes(padded)
+    assert pz.decompress(padded) == CONTENTS
+    assert pz.list(path)[0].content_size == len(CONTENTS)
+    with pz.open(path) as file:
+        file.seek(-5, io.SEEK_END)
+        assert file.read() == CONTENTS[-5:]
+    # What is appended takes their place.
+    with pz.open(path, "ab") as file:
+        file.write(b"at the end")
+    assert pz.open(path).read() == CONTENTS + b"at the end"
+
+
 def test_append_to_what_nothing_would_be_read_behind(path):
     path.with_name("plain").write_bytes(b"plain text, not compressed")
     path.with_name("cut.pz").write_bytes(path.read_bytes()[:-5])

@@ -27,6 +27,11 @@ pub(crate) struct FrameEntry {
 }
 
 impl FrameEntry {
+    /// Where the frame ends in the file.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.footer.frame_len
+    }
+
     pub(crate) fn block_count(&self) -> u64 {
         self.header.block_count(self.footer.content_size)
     }
@@ -38,7 +43,8 @@ impl FrameEntry {
         }
         let len = Index::len_with_footer(self.block_count());
         // The frame's length is known to lie within the file. Check that the index lies within the frame.
-        let start = (self.offset + self.footer.frame_len)
+        let start = self
+            .end()
             .checked_sub(len)
             .filter(|_| self.block_count() <= MAX_BLOCKS)
             .ok_or(Fault::Corrupt("the index does not fit in its frame"))?;
@@ -118,8 +124,8 @@ impl FrameEntry {
 
 /// The frames of a file, in order, after checking all headers, indices and footers.
 ///
-/// Frames are found from the end of the file by their footers. A single frame has none: where there is no footer, the
-/// remaining frames are found from the start, block by block.
+/// Frames are found from the end of the file, or from its padding, by their footers. A single frame has none: where there
+/// is no footer, the remaining frames are found from the start, block by block.
 ///
 /// # Errors
 /// The first fault of the file, with its place; [`Error::LimitMemory`] if listing the frames takes more than
@@ -131,19 +137,22 @@ pub(crate) fn read_directory(
     let end = reader.seek(SeekFrom::End(0))?;
     let mut window = Window::new(end);
     let mut list = FrameList { max_memory, ..FrameList::default() };
+    let mut next = last_frame(&mut window, reader)?;
     let mut at = end;
-    while at > 0 || list.last.is_empty() {
-        let Some(frame) = frame_before(at, &mut window, reader)? else {
-            walk(at, &mut window, reader, |frame| list.push_first(frame)).map(|is_seam| {
-                if !is_seam {
-                    // The supposed frames at the end turn out to be part of earlier frames.
-                    list.last.clear();
-                }
-            })?;
+    loop {
+        let Some(frame) = next else {
+            if walk(at, &mut window, reader, |frame| list.push_first(frame))? != at {
+                // The supposed frames at the end turn out to be part of earlier frames.
+                list.last.clear();
+            }
             break;
         };
         at = frame.offset;
         list.push_last(frame)?;
+        if at == 0 {
+            break;
+        }
+        next = frame_before(at, &mut window, reader)?;
     }
     let mut frames = list.in_order()?;
     let mut content_start = 0_u64;
@@ -218,6 +227,38 @@ fn share_modules(frame: &mut FrameEntry, neighbour: Option<&FrameEntry>) -> u64 
     }
 }
 
+/// The length of the shortest frame with a footer.
+const MIN_FRAME_LEN: u64 = MIN_FRAME_HEADER_LEN as u64 + Index::len_with_footer(0);
+
+/// How many bytes of a footer may be zeros at its end: its checksum, and all of the frame's length but the lowest byte.
+const MAX_ZEROS_IN_FOOTER: u64 = 11;
+
+/// The last frame before the padding, found by its footer; `None` if no footer is there.
+pub(super) fn last_frame(
+    window: &mut Window,
+    reader: &mut (impl Read + Seek),
+) -> Result<Option<FrameEntry>, Error> {
+    let mut end = window.file_len;
+    while end > 0 {
+        let bytes = window.before(reader, end, MIN_FRAME_LEN as usize)?;
+        let zeros = bytes.iter().rev().take_while(|&&byte| byte == 0).count();
+        end -= zeros as u64;
+        if zeros < bytes.len() {
+            break;
+        }
+        if zeros == 0 {
+            // The file has become shorter.
+            return Ok(None);
+        }
+    }
+    for end in end..=window.file_len.min(end + MAX_ZEROS_IN_FOOTER) {
+        if let Some(frame) = frame_before(end, window, reader)? {
+            return Ok(Some(frame));
+        }
+    }
+    Ok(None)
+}
+
 /// The frame that ends at offset `end`, found by its footer; `None` if no frame ends there.
 pub(super) fn frame_before(
     end: u64,
@@ -231,8 +272,8 @@ pub(super) fn frame_before(
     }
 }
 
-/// Visits the frames from the start of the file, block by block, until one ends at `stop` or the file ends. Returns
-/// whether one ended at `stop`.
+/// Visits the frames from the start of the file, block by block, until one ends at `stop` or the file ends. Returns where
+/// the last one ended.
 ///
 /// # Errors
 /// The errors of `visit`, and the first fault of the file, with its place.
@@ -241,20 +282,20 @@ pub(super) fn walk(
     window: &mut Window,
     reader: &mut (impl Read + Seek),
     mut visit: impl FnMut(FrameEntry) -> Result<(), Error>,
-) -> Result<bool, Error> {
+) -> Result<u64, Error> {
     let mut at = 0;
     for number in 0.. {
         let Some(frame) = frame_at(number, at, window, reader)? else { break };
         at += frame.footer.frame_len;
         visit(frame)?;
         if at == stop {
-            return Ok(true);
+            break;
         }
     }
-    Ok(false)
+    Ok(at)
 }
 
-/// Reads frame `number`, which begins at `offset`, block by block; `None` at the end of the file.
+/// Reads frame `number`, which begins at `offset`, block by block; `None` at the end of the file, or at its padding.
 ///
 /// # Errors
 /// The first fault of the frame, with its place.
@@ -281,15 +322,14 @@ fn read_last(
     window: &mut Window,
     reader: &mut (impl Read + Seek),
 ) -> Result<FrameEntry, Fault> {
-    let least = (MIN_FRAME_HEADER_LEN as u64) + Index::len_with_footer(0);
-    if end < least {
+    if end < MIN_FRAME_LEN {
         return Err(Fault::Truncated);
     }
-    window.load_before(reader, end, least as usize).map_err(io::Error::from)?;
+    window.before(reader, end, MIN_FRAME_LEN as usize).map_err(io::Error::from)?;
     let mut bytes = [0; FOOTER_LEN];
     ReadFrom { window, reader, at: end - FOOTER_LEN as u64 }.read_exact(&mut bytes)?;
     let (footer, _) = Footer::parse_unchecked(&bytes);
-    if !(least..=end).contains(&footer.frame_len) {
+    if !(MIN_FRAME_LEN..=end).contains(&footer.frame_len) {
         return Err(Fault::Corrupt("the frame's length is out of range"));
     }
     let offset = end - footer.frame_len;

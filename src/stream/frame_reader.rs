@@ -18,7 +18,7 @@ pub(crate) enum Event {
     Block(BlockHeader, Place),
     /// A frame has ended. Its index and footer, if it has them, agree with its blocks.
     FrameEnd,
-    /// The input has ended, after a whole frame.
+    /// The input has ended, after a whole frame and any padding.
     End,
 }
 
@@ -65,7 +65,9 @@ impl<R: Read> FrameReader<R> {
     pub(crate) fn next(&mut self) -> Result<Event, Error> {
         let place = Place::new(self.frames, self.source.position);
         let Some(open) = &mut self.open else {
-            return match FrameHeader::read(&mut self.source).map_err(|fault| fault.at(place))? {
+            let first = self.skip_padding()?;
+            let mut from_first = first.as_slice().chain(&mut self.source);
+            return match FrameHeader::read(&mut from_first).map_err(|fault| fault.at(place))? {
                 Some((header, _)) => {
                     self.open = Some(CurrentFrame {
                         header: header.clone(),
@@ -101,6 +103,32 @@ impl<R: Read> FrameReader<R> {
                 self.open = None;
                 self.frames += 1;
                 Ok(Event::FrameEnd)
+            }
+        }
+    }
+
+    /// After a frame, looks for padding, which ends the input. If something else follows, returns its first byte; before
+    /// the first frame, reads nothing.
+    fn skip_padding(&mut self) -> Result<Option<u8>, Error> {
+        if self.frames == 0 {
+            return Ok(None);
+        }
+        let mut buffer = [0];
+        if self.source.read_more(&mut buffer)? == 0 {
+            return Ok(None);
+        }
+        if buffer != [0] {
+            return Ok(Some(buffer[0]));
+        }
+        let mut buffer = [0; 1 << 13];
+        loop {
+            let at = self.source.position;
+            let n = self.source.read_more(&mut buffer)?;
+            if n == 0 {
+                return Ok(None);
+            }
+            if let Some(other) = buffer[..n].iter().position(|&byte| byte != 0) {
+                return Err(Fault::NotPz.at(Place::new(self.frames, at + other as u64)));
             }
         }
     }
@@ -200,6 +228,18 @@ impl<'a> FrameReader<&'a [u8]> {
 struct CountingReader<R> {
     inner: R,
     position: u64,
+}
+
+impl<R: Read> CountingReader<R> {
+    /// Reads at least one byte, unless the input has ended.
+    fn read_more(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
+        loop {
+            match self.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return Ok(read?),
+            }
+        }
+    }
 }
 
 impl<R: Read> Read for CountingReader<R> {

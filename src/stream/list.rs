@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crc32c::crc32c_append;
 
-use super::directory::{FrameEntry, frame_at, frame_before, walk};
+use super::directory::{FrameEntry, frame_at, frame_before, last_frame, walk};
 use super::window::{FIRST_STEP, WINDOW, Window};
 use crate::codec::filter::FilterChain;
 use crate::error::{Error, Place};
@@ -232,7 +232,9 @@ impl<R: Read + Seek> Listing<R> {
         let len = reader.seek(SeekFrom::End(0))?;
         let mut window = Window::new(len);
         let (mut marks, mut stride) = (Vec::new(), 1);
-        let (mut at, mut seam, mut content_size) = (len, 0, Some(0_u64));
+        let mut next = last_frame(&mut window, &mut reader)?;
+        let mut at = next.as_ref().map_or(len, FrameEntry::end);
+        let (mut seam, mut content_size) = (0, Some(0_u64));
         for number in 0_u64.. {
             if number.is_multiple_of(stride) {
                 if marks.len() == MAX_MARKS {
@@ -246,17 +248,17 @@ impl<R: Read + Seek> Listing<R> {
                 reserve_one(&mut marks)?;
                 marks.push(at);
             }
-            let Some(frame) = frame_before(at, &mut window, &mut reader)? else {
+            let Some(frame) = next else {
                 let mut first = Some(0_u64);
-                let is_seam = walk(at, &mut window, &mut reader, |frame| {
+                seam = walk(at, &mut window, &mut reader, |frame| {
                     first = first.and_then(|sum| sum.checked_add(frame.footer.content_size));
                     Ok(())
                 })?;
+                let is_seam = seam == at;
                 // If a frame ends here, it is not one of those at the end, so its mark goes. If no frame ends here, the
                 // supposed frames at the end are part of earlier ones, so all marks go.
                 let is_marked = number.is_multiple_of(stride);
                 marks.truncate(if is_seam { marks.len() - usize::from(is_marked) } else { 0 });
-                seam = if is_seam { at } else { len };
                 content_size = match is_seam {
                     true => content_size.zip(first).and_then(|(a, b)| a.checked_add(b)),
                     false => first,
@@ -268,6 +270,7 @@ impl<R: Read + Seek> Listing<R> {
             if at == 0 {
                 break;
             }
+            next = frame_before(at, &mut window, &mut reader)?;
         }
         let mut listing = Self {
             reader,
@@ -343,7 +346,7 @@ impl<R: Read + Seek> Listing<R> {
             at: frame.offset + frame.header_len,
             ahead: 0,
         });
-        self.at = frame.offset + frame.footer.frame_len;
+        self.at = frame.end();
         self.number += 1;
         Ok(Some(FrameInfo {
             number: self.number - 1,

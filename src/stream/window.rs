@@ -84,13 +84,14 @@ impl Window {
         Ok(&bytes[..bytes.len().min(n)])
     }
 
-    /// Loads the `n` bytes before `end`, and more of those before them, for a reader that goes backward.
-    pub(super) fn load_before(
+    /// The `n` bytes before `end`, and more of those before them, for a reader that goes backward. Fewer only if the file
+    /// begins there.
+    pub(super) fn before(
         &mut self,
         reader: &mut (impl Read + Seek),
         end: u64,
         n: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<&[u8], Error> {
         let window_end = self.start + self.filled as u64;
         if end.saturating_sub(n as u64) < self.start || end > window_end {
             let goes_on = (self.start..=window_end).contains(&end);
@@ -98,7 +99,8 @@ impl Window {
             let n = (self.step.max(n) as u64).min(end);
             self.fill(reader, end - n, n as usize)?;
         }
-        Ok(())
+        let until = end.saturating_sub(self.start).min(self.filled as u64);
+        Ok(&self.buffer[..until as usize])
     }
 
     /// The `n` bytes from `offset` on, if they are in memory.

@@ -36,6 +36,17 @@ struct Item {
     what: What,
 }
 
+impl Item {
+    /// Whether a frame ends here.
+    fn ends_frame(&self) -> bool {
+        match &self.what {
+            What::End(_) => true,
+            What::Single { len, .. } => self.end - self.start == *len,
+            What::Frame(_) | What::Block(_) | What::Damage => false,
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 enum What {
     Frame(FrameHeader),
@@ -89,6 +100,8 @@ pub(super) struct Salvage {
     /// Damage at the start of the file, before the first structure.
     pending: Option<Item>,
     is_at_end: bool,
+    /// Whether the last item was the end of a frame, so that padding may follow.
+    is_after_frame: bool,
     max_memory: u64,
     /// Base-2 logarithm of the largest block size so far.
     max_block_log: Option<u8>,
@@ -117,6 +130,7 @@ impl Salvage {
             layout: Layout::default(),
             pending,
             is_at_end: false,
+            is_after_frame: false,
             max_memory,
             max_block_log: None,
         }))
@@ -132,7 +146,12 @@ impl Salvage {
                 return Ok(None);
             }
             match self.next_item(reader)? {
-                Some((item, is_regular)) => self.layout.add(&item, is_regular)?,
+                Some((item, is_regular)) => {
+                    if !self.is_padding(&item, reader)? {
+                        self.layout.add(&item, is_regular)?;
+                    }
+                    self.is_after_frame = item.ends_frame();
+                }
                 None => {
                     self.layout.finish(self.walk.file_len())?;
                     self.is_at_end = true;
@@ -195,6 +214,23 @@ impl Salvage {
             self.has_looked = false;
         }
         Ok(Some((item, is_regular)))
+    }
+
+    /// Whether these are the zeros that may follow the last frame.
+    fn is_padding(&mut self, item: &Item, reader: &mut (impl Read + Seek)) -> Result<bool, Error> {
+        let is_last = matches!(item.what, What::Damage) && item.end == self.walk.file_len();
+        if !is_last || !self.is_after_frame {
+            return Ok(false);
+        }
+        let mut at = item.start;
+        while at < item.end {
+            let bytes = self.walk.window.from(reader, at, 1)?;
+            if bytes.is_empty() || bytes.iter().any(|&byte| byte != 0) {
+                return Ok(false);
+            }
+            at += bytes.len() as u64;
+        }
+        Ok(true)
     }
 
     /// Whether the end of a frame is missing in the part seen so far.

@@ -207,6 +207,7 @@ fn files() -> Vec<Vec<u8>> {
     let options = Options::new().block_size(1 << 16).threads(1).long_distance(1 << 20);
     files.push(pz::compress(&twice, &options).expect("a file"));
     files.push([&files[1][..], &files[8]].concat());
+    files.push([&files[8][..], &[0; 40]].concat());
     // Short frames in the longer form, which the encoder no longer writes.
     // And frames with modules, in both forms.
     for golden in [
