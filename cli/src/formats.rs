@@ -1,21 +1,30 @@
 //! The formats of other programs: recognises them by their first bytes and decodes them with their own libraries.
+//!
+//! | module | what |
+//! |---|---|
+//! | `ahead` | reads in large pieces, and looks ahead |
+//! | `lz4` | frames of LZ4 |
+//! | `members` | one member, stream or frame after another, and the zeros behind them |
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+mod ahead;
+mod lz4;
+mod members;
 
-use flate2::bufread::GzDecoder;
-use liblzma::stream::{CONCATENATED, Stream};
-use lz4_flex::frame::FrameDecoder;
+use std::io::{self, Read, Write};
+
 use pz::{DecodeOptions, Decoder};
 
-use crate::failure::{Failure, describe_io};
+use crate::failure::Failure;
 use crate::settings::DecodeSettings;
 use crate::sizes::ByteRange;
 use crate::source::Source;
+use ahead::Ahead;
+use members::Members;
 
-/// A file format that the program reads.
+/// A file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Ours, or anything unknown: our decoder reports what is wrong with it.
+    /// Ours.
     Pz,
     /// RFC 1952.
     Gzip,
@@ -27,32 +36,102 @@ pub enum Format {
     Xz,
     /// The LZ4 frame format.
     Lz4,
+    /// A compressed format that the program does not read, by its name.
+    Other(&'static str),
+    /// An archive of tar that is not compressed.
+    Tar,
+    /// Anything else.
+    Unknown,
 }
 
-/// Number of first bytes that [`Format::of`] needs.
-const HEAD: usize = 6;
-/// Bytes that [`copy`] reads and writes at a time.
+/// Number of first bytes by which [`Format::of`] knows every compressed format but that of `.lzma` files.
+pub const HEAD: usize = 8;
+/// Number of first bytes by which it knows all formats.
+const LONG_HEAD: usize = 512;
+/// How far [`Format::detect`] looks for what follows skippable frames.
+const MAX_SKIPPED: usize = 1 << 16;
+/// Bytes that [`copy`] writes at a time.
 const CHUNK: usize = 1 << 20;
-/// Bytes that the LZ4 library needs to decode the largest blocks.
-const LZ4_MEMORY: usize = 12 << 20;
+/// Bytes that it asks a decoder for at a time. Libraries drop what they have decoded in the call that finds a fault.
+const STEP: usize = 1 << 15;
 
 impl Format {
     /// Recognises a format by a file's first bytes.
     pub fn of(head: &[u8]) -> Format {
         match head {
+            [0x89, b'P', b'Z', b'F', 0x0d, 0x0a, 0x1a, 0x0a, ..] => Format::Pz,
             [0x1f, 0x8b, ..] => Format::Gzip,
-            // A zstd file may begin with a skippable frame.
-            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Format::Zstd,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Format::Zstd,
             [b'B', b'Z', b'h', b'1'..=b'9', ..] => Format::Bzip2,
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Format::Xz,
-            [0x04, 0x22, 0x4d, 0x18, ..] => Format::Lz4,
-            _ => Format::Pz,
+            _ if head.starts_with(&lz4::MAGIC) || head.starts_with(&lz4::LEGACY_MAGIC) => {
+                Format::Lz4
+            }
+            [0x1f, 0x9d, ..] => Format::Other("compress (.Z)"),
+            [b'L', b'Z', b'I', b'P', 1, ..] => Format::Other("lzip"),
+            [0x89, b'L', b'Z', b'O', 0, 0x0d, 0x0a, 0x1a, ..] => Format::Other("lzop"),
+            [b'7', b'z', 0xbc, 0xaf, 0x27, 0x1c, ..] => Format::Other("7z"),
+            [b'R', b'a', b'r', b'!', 0x1a, 0x07, ..] => Format::Other("rar"),
+            [0x22..=0x27, 0xb5, 0x2f, 0xfd, ..] => Format::Other("zstd (before version 0.8)"),
+            _ if is_lzma(head) => Format::Other("lzma"),
+            _ if head.get(257..262) == Some(b"ustar") => Format::Tar,
+            _ => Format::Unknown,
+        }
+    }
+
+    /// Recognises the format of a source that is to be decoded, and from which nothing has been read. What may be left
+    /// of a cut file counts as ours.
+    pub fn detect(source: &mut Source) -> io::Result<Format> {
+        match Format::recognise(source)? {
+            Format::Unknown if Format::Pz.magic().starts_with(source.peek(HEAD)?) => Ok(Format::Pz),
+            format => Ok(format),
         }
     }
 
     /// Recognises the format of a source from which nothing has been read.
-    pub fn detect(source: &mut Source) -> io::Result<Format> {
-        source.peek(HEAD).map(Format::of)
+    pub fn recognise(source: &mut Source) -> io::Result<Format> {
+        let mut at = 0;
+        loop {
+            // Whoever writes to a pipe may wait after the first few bytes.
+            let head = source.peek(at + HEAD)?;
+            let head = head.get(at..).unwrap_or_default();
+            match skippable_len(head) {
+                Some(len) if len < (MAX_SKIPPED - at) as u64 => at += 8 + len as usize,
+                // Both zstd and LZ4 have such frames.
+                Some(_) => return Ok(Format::Zstd),
+                None => break,
+            }
+        }
+        let head = source.peek(at + HEAD)?.get(at..).unwrap_or_default();
+        match Format::of(head) {
+            Format::Unknown if at > 0 => Ok(Format::Zstd),
+            Format::Unknown => source.peek(LONG_HEAD).map(Format::of),
+            format => Ok(format),
+        }
+    }
+
+    /// The first bytes of a file that the program reads.
+    fn magic(self) -> &'static [u8] {
+        match self {
+            Format::Pz => b"\x89PZF\r\n\x1a\n",
+            Format::Gzip => b"\x1f\x8b",
+            Format::Zstd => b"\x28\xb5\x2f\xfd",
+            Format::Bzip2 => b"BZh",
+            Format::Xz => b"\xfd7zXZ\0",
+            Format::Lz4 => &lz4::MAGIC,
+            Format::Other(_) | Format::Tar | Format::Unknown => b"",
+        }
+    }
+
+    /// Whether skippable frames may stand between others.
+    fn has_skippable_frames(self) -> bool {
+        matches!(self, Format::Zstd | Format::Lz4)
+    }
+
+    /// Whether such a file would not get smaller. Does not hold for zip archives, pictures and the like, which the
+    /// program does not know: parts of them may be uncompressed.
+    pub fn is_compressed(self) -> bool {
+        !matches!(self, Format::Tar | Format::Unknown)
     }
 
     /// Its common name.
@@ -64,12 +143,48 @@ impl Format {
             Format::Bzip2 => "bzip2",
             Format::Xz => "xz",
             Format::Lz4 => "lz4",
+            Format::Other(name) => name,
+            Format::Tar => "tar",
+            Format::Unknown => "unknown",
         }
+    }
+
+    /// Why the program cannot decode such a file; `None` if it can.
+    pub fn refusal(self) -> Option<Failure> {
+        let what = match self {
+            Format::Other(name) => &format!("is a {name} file, which pz does not read"),
+            Format::Tar => {
+                "is a plain tar archive: tar -a does not know .pz; tar -I pz -cf makes a compressed one"
+            }
+            Format::Unknown => "not in pz format",
+            _ => return None,
+        };
+        Some(Failure::input(what))
     }
 }
 
+/// Length of the contents of a skippable frame that begins with these 8 bytes.
+fn skippable_len(head: &[u8]) -> Option<u64> {
+    match *head {
+        [0x50..=0x5f, 0x2a, 0x4d, 0x18, a, b, c, d, ..] => {
+            Some(u32::from_le_bytes([a, b, c, d]).into())
+        }
+        _ => None,
+    }
+}
+
+/// Whether a file may be a `.lzma` file, whose format has no magic: its usual parameters, then the size of its
+/// dictionary, which is that of a preset, then the length of the contents or all ones.
+fn is_lzma(head: &[u8]) -> bool {
+    let Some(&[0x5d, a, b, c, d, len @ ..]) = head.first_chunk::<13>() else { return false };
+    let size = u32::from_le_bytes([a, b, c, d]);
+    size >= 1 << 12
+        && matches!(size >> size.trailing_zeros(), 1 | 3)
+        && (len == [0xff; 8] || len[5..] == [0; 3])
+}
+
 /// Decodes `source` from its beginning to the end of `range`, writes the contents that lie in the range to
-/// `writer`, and returns how many bytes it wrote.
+/// `writer`, and returns how many bytes it wrote. After a fault, what was decoded before it has been written.
 pub fn decode(
     format: Format,
     source: &mut Source,
@@ -77,23 +192,30 @@ pub fn decode(
     range: ByteRange,
     settings: &DecodeSettings,
 ) -> Result<u64, Failure> {
-    let outcome = copy(open(format, source, settings)?, writer, range);
-    match outcome {
-        Ok(end) if end < range.from => Err(past_the_end(end)),
-        Ok(end) => Ok(end - range.from),
-        Err(Side::Writing(error)) => Err(Failure::from(error)),
-        Err(Side::Reading(error)) if format == Format::Pz || source.failed() => {
-            Err(Failure::from(error))
-        }
-        Err(Side::Reading(error)) if wants_memory(&error) => Err(Failure::environment(format!(
-            "needs more than {} bytes of memory; -M raises the limit",
-            settings.memory
-        ))),
-        Err(Side::Reading(error)) if is_out_of_memory(&error) => {
-            Err(Failure::environment("the system refused memory"))
-        }
-        Err(Side::Reading(error)) => Err(Failure::input(explain(format, source, &error))),
+    if let Some(refusal) = format.refusal() {
+        return Err(refusal);
     }
+    let end = if format == Format::Pz {
+        let mut decoder = decoder(source, &settings.options)?;
+        copy(|buffer| Ok(decoder.read(buffer)?), writer, range)?
+    } else {
+        let mut members = Members::new(format, source, settings.memory);
+        copy(|buffer| members.read(buffer), writer, range)?
+    };
+    if end < range.from {
+        return Err(past_the_end(end));
+    }
+    Ok(end - range.from)
+}
+
+/// Copies a range of what is not compressed. Returns how many bytes it wrote.
+pub fn pass(source: &mut Source, writer: &mut dyn Write, range: ByteRange) -> Result<u64, Failure> {
+    let mut input = Ahead::new(source);
+    let end = copy(|buffer| Ok(input.read(buffer)?), writer, range)?;
+    if end < range.from {
+        return Err(past_the_end(end));
+    }
+    Ok(end - range.from)
 }
 
 /// The failure for a range that begins after the end of the contents.
@@ -114,206 +236,36 @@ pub fn decoder<'s>(
     Ok(decoder)
 }
 
-fn open<'a>(
-    format: Format,
-    source: &'a mut Source,
-    settings: &DecodeSettings,
-) -> Result<Box<dyn Read + 'a>, Failure> {
-    if format == Format::Pz {
-        return Ok(Box::new(decoder(source, &settings.options)?));
-    }
-    let reader = BufReader::with_capacity(CHUNK, source);
-    let is_lz4 = format == Format::Lz4;
-    if is_lz4 && Vec::<u8>::new().try_reserve_exact(LZ4_MEMORY).is_err() {
-        return Err(Failure::from(pz::Error::OutOfMemory { needed: LZ4_MEMORY as u64 }));
-    }
-    Ok(match format {
-        Format::Pz | Format::Gzip => Box::new(GzipMembers::new(reader)),
-        Format::Zstd => {
-            let mut decoder = zstd::Decoder::with_buffer(reader)?;
-            // Nearly all of its memory is the window.
-            decoder.window_log_max(settings.memory.max(1).ilog2().clamp(10, 31))?;
-            Box::new(decoder)
-        }
-        Format::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(reader)),
-        Format::Xz => {
-            let stream = Stream::new_stream_decoder(settings.memory, CONCATENATED);
-            let stream = stream.map_err(|error| Failure::bug(format!("liblzma: {error}")))?;
-            Box::new(liblzma::bufread::XzDecoder::new_stream(reader, stream))
-        }
-        Format::Lz4 => Box::new(Lz4Frames::new(reader)),
-    })
-}
-
-/// The side of a copy that failed.
-enum Side {
-    Reading(io::Error),
-    Writing(io::Error),
-}
-
-/// Copies a range; returns the position in the contents at which it stopped.
+/// Copies a range of what `read` gives; returns the position in the contents at which it stopped.
 fn copy(
-    mut reader: Box<dyn Read + '_>,
+    mut read: impl FnMut(&mut [u8]) -> Result<usize, Failure>,
     writer: &mut dyn Write,
     range: ByteRange,
-) -> Result<u64, Side> {
+) -> Result<u64, Failure> {
     let mut buffer = vec![0; CHUNK];
     let mut position = 0u64;
     let to = range.to.unwrap_or(u64::MAX);
     while position < to {
         // Fill the chunk first, since each write is a system call.
-        let filled = fill(&mut reader, &mut buffer).map_err(Side::Reading)?;
-        if filled == 0 {
-            break;
+        let wanted = CHUNK.min(usize::try_from(to - position).unwrap_or(CHUNK));
+        let mut filled = 0;
+        let mut outcome = Ok(1);
+        while filled < wanted && outcome.as_ref().is_ok_and(|&count| count > 0) {
+            let end = wanted.min(filled + STEP);
+            outcome = read(&mut buffer[filled..end]);
+            filled += outcome.as_ref().map_or(0, |&count| count);
         }
         // Leave out the bytes of the chunk that lie before or after the range.
         let skip = range.from.saturating_sub(position).min(filled as u64) as usize;
-        let end = (to - position).min(filled as u64) as usize;
-        if skip < end {
-            writer.write_all(&buffer[skip..end]).map_err(Side::Writing)?;
+        if skip < filled {
+            writer.write_all(&buffer[skip..filled])?;
         }
-        position += end as u64;
+        position += filled as u64;
+        if outcome? == 0 {
+            break;
+        }
     }
     Ok(position)
-}
-
-/// Reads until `buffer` is full or the input ends.
-fn fill(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match reader.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
-}
-
-/// Whether a decoder stopped at our memory limit.
-fn wants_memory(error: &io::Error) -> bool {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<liblzma::stream::Error>());
-    matches!(inner, Some(liblzma::stream::Error::MemLimit))
-        // zstd's errors are only text.
-        || error.to_string().contains("too much memory")
-}
-
-/// Whether the system refused a decoder memory that our limit allows.
-fn is_out_of_memory(error: &io::Error) -> bool {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<liblzma::stream::Error>());
-    matches!(inner, Some(liblzma::stream::Error::Mem))
-        || error.kind() == io::ErrorKind::OutOfMemory
-        // From zstd and bzip2.
-        || error.to_string().contains("not enough memory")
-        || error.to_string().contains("out of memory")
-}
-
-fn explain(format: Format, source: &Source, error: &io::Error) -> String {
-    let (name, place) = (format.name(), source.bytes_read());
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof => format!("truncated {name} file (byte {place})"),
-        _ => format!("corrupt {name} file: {} (at or before byte {place})", describe_io(error)),
-    }
-}
-
-/// Decodes all members of a gzip file, one after another. Like `gzip`, it accepts zeros at the end, since tapes and
-/// disks pad a file's last block. Anything else after a member is an error.
-struct GzipMembers<R: BufRead> {
-    member: Option<GzDecoder<R>>,
-}
-
-impl<R: BufRead> GzipMembers<R> {
-    fn new(inner: R) -> Self {
-        GzipMembers { member: Some(GzDecoder::new(inner)) }
-    }
-}
-
-impl<R: BufRead> Read for GzipMembers<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while let Some(member) = &mut self.member {
-            let count = member.read(buffer)?;
-            if count > 0 || buffer.is_empty() {
-                return Ok(count);
-            }
-            let inner = self.member.take().map(GzDecoder::into_inner);
-            self.member = inner.map(next_member).transpose()?.flatten();
-        }
-        Ok(0)
-    }
-}
-
-/// The member that begins at the reader's position; `None` if only zeros follow.
-fn next_member<R: BufRead>(mut reader: R) -> io::Result<Option<GzDecoder<R>>> {
-    let mut after_zeros = false;
-    loop {
-        let ahead = reader.fill_buf()?;
-        let zeros = ahead.iter().take_while(|&&byte| byte == 0).count();
-        match ahead.get(zeros) {
-            None if zeros == 0 => return Ok(None),
-            None => {
-                after_zeros = true;
-                reader.consume(zeros);
-            }
-            Some(0x1f) if zeros == 0 && !after_zeros => return Ok(Some(GzDecoder::new(reader))),
-            Some(_) => {
-                let what = "trailing bytes are neither gzip nor zeros";
-                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-            }
-        }
-    }
-}
-
-/// Decodes all frames of an LZ4 file, one after another. Each frame gets its own decoder, because the library's
-/// decoder expects every frame to have the first one's block size.
-///
-/// The library also takes the end of the input for the end of a frame, and so would accept a file cut between two
-/// blocks. We detect that: the decoder of a complete frame stops before it sees the end of the input.
-struct Lz4Frames<R: Read> {
-    decoder: Option<FrameDecoder<EndWatch<R>>>,
-}
-
-/// Notes whether the input has ended, and whether anything was read since the last frame.
-struct EndWatch<R> {
-    inner: R,
-    ended: bool,
-    read_since_frame: bool,
-}
-
-impl<R: Read> Lz4Frames<R> {
-    fn new(inner: R) -> Self {
-        let watch = EndWatch { inner, ended: false, read_since_frame: false };
-        Lz4Frames { decoder: Some(FrameDecoder::new(watch)) }
-    }
-}
-
-impl<R: Read> Read for EndWatch<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(buffer)?;
-        self.ended |= count == 0 && !buffer.is_empty();
-        self.read_since_frame |= count > 0;
-        Ok(count)
-    }
-}
-
-impl<R: Read> Read for Lz4Frames<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while let Some(decoder) = &mut self.decoder {
-            let count = decoder.read(buffer)?;
-            if count > 0 || buffer.is_empty() {
-                return Ok(count);
-            }
-            let watch = self.decoder.take().map(FrameDecoder::into_inner);
-            self.decoder = match watch {
-                Some(EndWatch { ended: true, read_since_frame: true, .. }) => {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-                Some(EndWatch { ended: false, inner, .. }) => Lz4Frames::new(inner).decoder,
-                _ => None,
-            };
-        }
-        Ok(0)
-    }
 }
 
 #[cfg(test)]
@@ -321,23 +273,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn magic() {
-        for (head, format) in [
-            (&b"\x1f\x8b\x08\x00"[..], Format::Gzip),
-            (b"\x28\xb5\x2f\xfd", Format::Zstd),
-            (b"\x50\x2a\x4d\x18", Format::Zstd),
-            (b"BZh91A", Format::Bzip2),
-            (b"BZh01A", Format::Pz),
-            (b"\xfd7zXZ\x00", Format::Xz),
-            (b"\x04\x22\x4d\x18", Format::Lz4),
-            (b"", Format::Pz),
-            (b"plain text", Format::Pz),
+    fn first_bytes() {
+        let xz = b"\xfd7zXZ\x00\x00\x04";
+        let tar = [&[b'a'; 257][..], b"ustar\x0000"].concat();
+        for (head, name) in [
+            (&b"\x89PZF\r\n\x1a\n"[..], "pz"),
+            (b"\x89PZF\n\x1a\n", "unknown"),
+            (b"\x1f\x8b\x08\x00\x00\x00\x00\x00", "gzip"),
+            (b"\x28\xb5\x2f\xfd\x04\x00\x00\x00", "zstd"),
+            (b"\x26\xb5\x2f\xfd\x04\x00\x00\x00", "zstd (before version 0.8)"),
+            (xz, "xz"),
+            (b"BZh91AY&", "bzip2"),
+            (b"BZh01AY&", "unknown"),
+            (b"\x04\x22\x4d\x18\x64\x40\xa7\x00", "lz4"),
+            (b"\x02\x21\x4c\x18\x07\x00\x00\x00", "lz4"),
+            (b"\x1f\x9d\x90", "compress (.Z)"),
+            (b"LZIP\x01\x0c", "lzip"),
+            (b"\x89LZO\x00\r\n\x1a", "lzop"),
+            (b"7z\xbc\xaf\x27\x1c\x00\x04", "7z"),
+            (b"Rar!\x1a\x07\x01\x00", "rar"),
+            (b"\x5d\x00\x00\x80\x00\xff\xff\xff\xff\xff\xff\xff\xff\x00", "lzma"),
+            (b"\x5d\x00\x00\x10\x00\x06\x00\x00\x00\x00\x00\x00\x00\x00", "lzma"),
+            (b"\x5d\x00\x00\x50\x00\x06\x00\x00\x00\x00\x00\x00\x00\x00", "unknown"),
+            (b"] = [1, 2, 3, 4]", "unknown"),
+            (&tar, "tar"),
+            (b"PK\x03\x04\x14\x00\x00\x00", "unknown"),
+            (b"\x89PNG\r\n\x1a\n", "unknown"),
+            (b"LZIPPER ", "unknown"),
+            (b"plain text", "unknown"),
+            (b"", "unknown"),
         ] {
-            assert_eq!(Format::of(head), format, "{head:x?}");
+            assert_eq!(Format::of(head).name(), name, "{head:x?}");
         }
     }
 
-    /// The library alone accepts a file cut between blocks.
+    /// Frames of LZ4 that are cut in any place, also between two blocks, are noticed.
     #[test]
     fn cut_lz4_files_are_noticed() {
         let contents: Vec<u8> =
@@ -349,8 +319,9 @@ mod tests {
         let frame = encoder.finish().unwrap();
         let two = [&frame[..], &frame[..]].concat();
         let decode = |bytes: &[u8]| {
+            let mut members = Members::new(Format::Lz4, bytes, 1 << 30);
             let mut out = Vec::new();
-            Lz4Frames::new(bytes).read_to_end(&mut out).map(|_| out)
+            copy(|buffer| members.read(buffer), &mut out, ByteRange::WHOLE).map(|_| out)
         };
         assert!(decode(&two).unwrap() == [&contents[..], &contents[..]].concat());
         // Where blocks and frames end: each block's length comes before it, and the frame's header takes 7 bytes.

@@ -5,7 +5,6 @@ mod batch;
 mod claims;
 mod cleanup;
 mod commands;
-mod compressed;
 mod device;
 mod device_probe;
 mod direction;

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use pz::ReadAt;
@@ -105,26 +105,9 @@ pub struct Source {
     /// First bytes, read ahead of time to recognise the format.
     head: Vec<u8>,
     head_position: usize,
-    reads: Arc<Reads>,
+    /// Bytes that all threads have read.
+    reads: Arc<AtomicU64>,
     progress: Progress,
-}
-
-/// What all threads that read an input have read.
-#[derive(Default)]
-struct Reads {
-    bytes: AtomicU64,
-    failed: AtomicBool,
-}
-
-impl Reads {
-    fn count(&self, bytes: usize) {
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    /// Remembers a failure.
-    fn failed(&self, failed: bool) {
-        self.failed.fetch_or(failed, Ordering::Relaxed);
-    }
 }
 
 /// What another program has done to an input while we read it.
@@ -170,7 +153,7 @@ struct Places {
     /// Whether holes are skipped, which moves the file's position.
     #[cfg(target_os = "linux")]
     skips_holes: bool,
-    reads: Arc<Reads>,
+    reads: Arc<AtomicU64>,
     progress: Progress,
 }
 
@@ -188,8 +171,7 @@ impl ReadAt for Places {
         };
         #[cfg(not(target_os = "linux"))]
         let read = std::os::unix::fs::FileExt::read_exact_at(&self.file, buffer, offset);
-        self.reads.failed(read.is_err());
-        self.reads.count(buffer.len());
+        self.reads.fetch_add(buffer.len() as u64, Ordering::Relaxed);
         self.progress.read(buffer.len());
         read
     }
@@ -327,12 +309,7 @@ impl Source {
 
     /// Bytes read so far.
     pub fn bytes_read(&self) -> u64 {
-        self.reads.bytes.load(Ordering::Relaxed)
-    }
-
-    /// Whether reading failed, so that the contents are not to blame for an error.
-    pub fn failed(&self) -> bool {
-        self.reads.failed.load(Ordering::Relaxed)
+        self.reads.load(Ordering::Relaxed)
     }
 
     /// What another program has done to the file since it was opened. Of a file elsewhere, each read finds that out.
@@ -380,17 +357,14 @@ impl Read for Source {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let ahead = &self.head[self.head_position..];
         let count = if ahead.is_empty() {
-            let result = self.body.read(buffer);
-            let failed = matches!(&result, Err(e) if e.kind() != io::ErrorKind::Interrupted);
-            self.reads.failed(failed);
-            result?
+            self.body.read(buffer)?
         } else {
             let count = ahead.len().min(buffer.len());
             buffer[..count].copy_from_slice(&ahead[..count]);
             self.head_position += count;
             count
         };
-        self.reads.count(count);
+        self.reads.fetch_add(count as u64, Ordering::Relaxed);
         self.progress.read(count);
         Ok(count)
     }
@@ -407,9 +381,7 @@ impl Seek for Source {
             other => other,
         };
         self.head_position = self.head.len();
-        let result = self.body.seek(position);
-        self.reads.failed(result.is_err());
-        result
+        self.body.seek(position)
     }
 }
 

@@ -10,9 +10,9 @@ use pz::access::Traffic;
 use crate::args::Placement;
 use crate::batch::{SyncBatch, Waiting};
 use crate::claims::Claims;
-use crate::compressed;
 use crate::direction::Direction;
 use crate::failure::Failure;
+use crate::formats::Format;
 use crate::inputs::{self, Select};
 use crate::output::{self, Complete, Output};
 use crate::progress::Progress;
@@ -245,7 +245,10 @@ fn is_named(name: &Path, input: &Input) -> bool {
 fn compressed_already(input: &Input, source: &mut Source) -> Result<Option<&'static str>, Failure> {
     match input {
         Input::Stdin => Ok(None),
-        Input::Path(_) | Input::Uri(_) => Ok(compressed::name(source.peek(compressed::HEAD)?)),
+        Input::Path(_) | Input::Uri(_) => {
+            let format = Format::recognise(source)?;
+            Ok(format.is_compressed().then(|| format.name()))
+        }
     }
 }
 

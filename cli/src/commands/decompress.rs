@@ -28,6 +28,12 @@ pub fn run(args: &Decompress, session: &mut Session) -> Result<(), Failure> {
     }
     let work = |source: &mut Source, output: &mut Output, statistics: Option<&Statistics>| {
         let settings = settings.of_input(source, statistics);
+        let may_pass = placement.force && !output.is_regular();
+        if may_pass && !Format::recognise(source)?.is_compressed() {
+            // As `gzip -dcf`, which `zcat -f` stands for.
+            formats::pass(source, output, args.range.unwrap_or(ByteRange::WHOLE))?;
+            return Ok(());
+        }
         if !placement.no_sparse {
             output.leave_holes();
         }

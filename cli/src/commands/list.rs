@@ -101,14 +101,13 @@ impl File {
         if !source.is_seekable() {
             return Err(Failure::environment("is not a regular file, and listing needs to seek"));
         }
-        match Format::detect(&mut source)? {
-            Format::Pz => {}
-            other => {
-                let name = other.name();
-                return Err(Failure::input(format!(
-                    "is a {name} file; only pz files can be listed"
-                )));
-            }
+        let format = Format::detect(&mut source)?;
+        if let Some(refusal) = format.refusal() {
+            return Err(refusal);
+        }
+        if format != Format::Pz {
+            let name = format.name();
+            return Err(Failure::input(format!("is a {name} file; only pz files can be listed")));
         }
         let mut listing = Listing::new(source, options)?.with_read_ahead(Source::read_ahead);
         let mut columns = Columns::new(&[

@@ -40,3 +40,4 @@ mod signals;
 mod support;
 #[cfg(unix)]
 mod terminal;
+mod valid_streams;
