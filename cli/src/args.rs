@@ -275,7 +275,7 @@ pub struct Bench {
     /// Threads to measure with, one or several numbers: 0 is all cores
     #[arg(short = 'T', long, value_name = "N,…", value_delimiter = ',', value_parser = threads, default_value = "1")]
     pub threads: Vec<usize>,
-    /// Most memory to take for each run [default: 2G or, if more, an eighth of the machine's]
+    /// Most memory to take for each run [default: 2G or, if more, an eighth of the machine's or container's; at most half of that]
     #[arg(short = 'M', long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub memory: Option<Size>,
     /// Most memory to take on each GPU [env: PZ_GPU_MEMORY]

@@ -3,7 +3,7 @@
 use std::thread;
 
 use pz::gpu::device::Limits;
-use pz::{Auto, DEFAULT_MEMORY, DecodeOptions, Gpu, Level, Options, Pipeline, Statistics};
+use pz::{Auto, DecodeOptions, Gpu, Level, Options, Pipeline, Statistics};
 
 use crate::args::{self, Encoding, Machine};
 use crate::device::{Device, Several};
@@ -103,14 +103,9 @@ fn gpu(
     Ok(gpu)
 }
 
-/// The limit on host memory in bytes. The default is an eighth of the memory of this machine or container, and at least
-/// the library's, which keeps only six of 16 threads busy at level 9.
+/// The limit on host memory in bytes.
 pub fn memory(memory: Option<Size>) -> u64 {
-    if let Some(Size(bytes)) = memory {
-        return bytes;
-    }
-    let (total, _) = memory::total();
-    DEFAULT_MEMORY.max(total / 8)
+    memory.map_or_else(memory::default_share, |Size(bytes)| bytes)
 }
 
 /// Makes the object that chooses a GPU if the user named none, and that records the timings of each run.

@@ -45,7 +45,7 @@ pub struct Machine {
     /// Worker threads; 0 is one per core [default: 0] [env: PZ_THREADS]
     #[arg(short = 'T', long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
-    /// Most memory to take [default: 2G or, if more, an eighth of the machine's]
+    /// Most memory to take [default: 2G or, if more, an eighth of the machine's or container's; at most half of that]
     #[arg(short = 'M', long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub memory: Option<Size>,
     /// Most memory to take on each GPU [env: PZ_GPU_MEMORY]

@@ -140,7 +140,10 @@ fn cpu() -> Cpu {
     let system = System::new_with_specifics(what);
     let name = system.cpus().first();
     let name = name.map(|cpu| cpu.brand().trim().to_string()).filter(|name| !name.is_empty());
-    let (memory, memory_source) = memory::total();
+    let (memory, memory_source) = match memory::limits().first() {
+        Some(least) => (least.limit, least.source),
+        None => (0, "the system does not tell"),
+    };
     Cpu {
         device: "cpu",
         backend: "CPU",
