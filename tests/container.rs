@@ -86,6 +86,58 @@ fn every_block_size_restores() {
     }
 }
 
+/// Bytes of the frames of `after` that are also in `before`.
+fn found_again(before: &[u8], after: &[u8]) -> usize {
+    let frames = |file: &[u8]| -> Vec<Vec<u8>> {
+        let infos = pz::list(&mut Cursor::new(file), false).unwrap();
+        let range = |info: &pz::FrameInfo| info.offset as usize..;
+        let part = |info| file[range(info)][..info.compressed_size as usize].to_vec();
+        infos.iter().map(part).collect()
+    };
+    let known = frames(before);
+    frames(after).iter().filter(|frame| known.contains(frame)).map(Vec::len).sum()
+}
+
+#[test]
+fn an_insertion_changes_little_of_rsyncable_output() {
+    let contents = sample(12_500_000, 6);
+    let longer = [&b"x"[..], &contents].concat();
+    for (level, block_size) in [(1, None), (1, Some(1 << 16)), (9, None)] {
+        let options = Options::new().level(Level::new(level).unwrap()).rsyncable(true).threads(2);
+        let options = match block_size {
+            Some(size) => options.block_size(size),
+            None => options,
+        };
+        let before = pz::compress(&contents, &options).unwrap();
+        assert!(pz::decompress(&before, &decode_options()).unwrap() == contents);
+        let after = pz::compress(&longer, &options.clone().content_size(12_500_001)).unwrap();
+        let found = found_again(&before, &after);
+        assert!(found > after.len() / 100 * 70, "level {level}: {found} of {}", after.len());
+        if level == 9 {
+            continue;
+        }
+        // Every way to compress cuts in the same places.
+        let mut encoder = Encoder::new(Vec::new(), &options).unwrap();
+        contents.chunks(70_001).for_each(|part| encoder.write_all(part).unwrap());
+        assert!(encoder.finish().unwrap() == before);
+        let mut encoder = Encoder::new(Vec::new(), &options.clone().threads(1)).unwrap();
+        assert_eq!(encoder.read_from(&mut &contents[..]).unwrap(), 12_500_000);
+        assert!(encoder.finish().unwrap() == before);
+        let source: std::sync::Arc<dyn pz::ReadAt> = std::sync::Arc::new(contents.clone());
+        let mut encoder = Encoder::new(Vec::new(), &options).unwrap();
+        encoder.read_range(&source, 0..5_000_000).unwrap();
+        encoder.read_range(&source, 5_000_000..12_500_000).unwrap();
+        assert!(encoder.finish().unwrap() == before);
+    }
+    let options = Options::new().rsyncable(true).level(Level::new(1).unwrap());
+    for len in [0, 1, 65_536, 600_000] {
+        let small = pz::compress(&contents[..len], &options).unwrap();
+        assert!(pz::decompress(&small, &decode_options()).unwrap() == contents[..len]);
+    }
+    let wrong = options.content_size(7);
+    assert!(matches!(pz::compress(&contents, &wrong), Err(Error::Changed { .. })));
+}
+
 #[test]
 fn contents_of_frames_follow_each_other() {
     let mut file = Vec::new();

@@ -129,6 +129,24 @@ pub unsafe extern "C" fn pz_options_long_distance(
     })
 }
 
+/// Sets whether frames end where the contents decide, so that after a change of the contents most of the output is as it was
+/// before; the default is no. The output gets a few percent larger.
+///
+/// # Safety
+/// `options` came from `pz_options_new` and is not in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pz_options_rsyncable(
+    options: *mut pz_options,
+    rsyncable: bool,
+) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let options = unsafe { object(options) }?;
+        options.0 = options.0.clone().rsyncable(rsyncable);
+        Ok(())
+    })
+}
+
 /// Sets the number of threads; 0, the default, means one for each core. The result does not depend on it.
 ///
 /// # Safety

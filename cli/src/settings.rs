@@ -166,7 +166,7 @@ pub fn encode_with(
     if let Some(Size(bytes)) = encoding.long {
         options = options.long_distance(bytes);
     }
-    options = options.memory(self::memory(memory));
+    options = options.rsyncable(encoding.rsyncable).memory(self::memory(memory));
     options.chosen_block_size()?;
     Ok(options)
 }

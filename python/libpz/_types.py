@@ -38,6 +38,7 @@ class CodecOptions(TypedDict, total=False):
     window: int | None
     long: int | None
     filter: str | None
+    rsyncable: bool
     threads: int
     memory: int | None
     verify: bool

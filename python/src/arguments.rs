@@ -37,6 +37,7 @@ pub fn encode_options(
             "block_size" => options = set(options, number(&value, key)?, Options::block_size),
             "window" => options = set(options, number(&value, key)?, Options::window),
             "long" => options = set(options, number(&value, key)?, Options::long_distance),
+            "rsyncable" => options = set(options, value.extract()?, Options::rsyncable),
             "threads" => options = set(options, number(&value, key)?, Options::threads),
             "memory" => options = set(options, number(&value, key)?, Options::memory),
             "verify" => options = set(options, value.extract()?, Options::verify),

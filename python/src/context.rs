@@ -24,7 +24,7 @@ pub struct Compressor {
 #[pymethods]
 impl Compressor {
     #[new]
-    #[pyo3(signature = (level=3, **options), text_signature = "(level=3, *, pipeline=None, block_size=None, window=None, long=None, filter=None, threads=0, memory=None, device='cpu', device_memory=None, verify=True)")]
+    #[pyo3(signature = (level=3, **options), text_signature = "(level=3, *, pipeline=None, block_size=None, window=None, long=None, filter=None, rsyncable=False, threads=0, memory=None, device='cpu', device_memory=None, verify=True)")]
     fn new(py: Python<'_>, level: i64, options: Option<Keywords<'_, '_>>) -> PyResult<Self> {
         let options = encode_options(py, level, options)?;
         let idle = Idle::new();

@@ -30,6 +30,7 @@ def test_every_level(level):
         {"pipeline": "bwt", "block_size": 1 << 16},
         {"window": 1 << 16},
         {"long": 1 << 20, "block_size": 1 << 16},
+        {"rsyncable": True},
         {"filter": "i16"},
         {"filter": "delta8,zigzag8,transpose8"},
         {"filter": "auto"},

@@ -48,6 +48,7 @@ pub struct Options {
     pub(crate) statistics: Option<Statistics>,
     pub(crate) verify: bool,
     pub(crate) flush_ends_block: bool,
+    pub(crate) rsyncable: bool,
 }
 
 impl Options {
@@ -69,6 +70,7 @@ impl Options {
             statistics: None,
             verify: true,
             flush_ends_block: true,
+            rsyncable: false,
         }
     }
 
@@ -205,6 +207,24 @@ impl Options {
         self
     }
 
+    /// Sets whether frames end where the contents decide, every 1.5 MB on average, so that after a change of the contents
+    /// most of the output is as it was before: `rsync` and backup programs that know parts again then send and store
+    /// little. The default is no. The output gets a few percent larger, since matches do not cross frames. Headers do not
+    /// record the length of the contents, and whoever opens the file for random access goes from frame to frame.
+    ///
+    /// ```
+    /// let contents: Vec<u8> = (0..9_000_000_u32).map(|i| (i.wrapping_mul(i) >> 13) as u8).collect();
+    /// let options = pz::Options::new().rsyncable(true);
+    /// let before = pz::compress(&contents, &options)?;
+    /// let after = pz::compress(&[b"x", &contents[..]].concat(), &options)?;
+    /// assert!(before[before.len() / 2..] == after[after.len() - before.len().div_ceil(2)..]);
+    /// # Ok::<(), pz::Error>(())
+    /// ```
+    pub fn rsyncable(mut self, rsyncable: bool) -> Self {
+        self.rsyncable = rsyncable;
+        self
+    }
+
     /// Declares the length of the input in bytes. If that is more than a block, the header records it, for readers that
     /// cannot seek. Compression fails with [`Error::Changed`] if the input has another length.
     pub fn content_size(mut self, bytes: u64) -> Self {
@@ -270,7 +290,9 @@ impl Options {
     /// size.
     pub(crate) fn reach(&self, block_size: u64) -> u64 {
         let before_last = |size: u64| (size.div_ceil(block_size).saturating_sub(1)) * block_size;
-        let most = self.content_size.map_or(u64::MAX, before_last);
+        // Headers must not depend on contents that are elsewhere.
+        let known = self.content_size.filter(|_| !self.rsyncable);
+        let most = known.map_or(u64::MAX, before_last);
         let reach = self.chosen_long_distance().min(most).min(MAX_BLOCKS * block_size);
         // What a block repeats of itself needs no reach, but a frame without any has no matches.
         reach.max(self.is_near().into())

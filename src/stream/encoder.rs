@@ -3,9 +3,11 @@
 //! | module | what |
 //! |---|---|
 //! | `plan` | what follows from the options, before anything is encoded |
+//! | `boundaries` | where frames end if the contents decide |
 //! | `auto_finish` | an encoder that finishes when it is dropped |
 
 mod auto_finish;
+mod boundaries;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -33,6 +35,8 @@ use crate::pipeline::{Gpu, Options};
 use crate::process::Owner;
 
 pub use auto_finish::AutoFinishEncoder;
+use boundaries::Boundaries;
+pub(in crate::stream) use boundaries::LEAST as LEAST_BEFORE_BOUNDARY;
 pub(crate) use plan::EncodeBasis;
 pub(in crate::stream) use plan::EncodePlan;
 
@@ -72,6 +76,8 @@ pub struct Encoder<W: Write> {
     /// Blocks submitted since the start, or since the last flush that ended a frame.
     submitted: u64,
     bytes_in: u64,
+    /// If the contents decide where frames end: what finds these places.
+    boundaries: Option<Boundaries>,
     failed: bool,
     owner: Owner,
     /// If blocks are to have distant matches: when each looks for them.
@@ -95,6 +101,7 @@ impl<W: Write> Encoder<W> {
         // A frame must have the length that its header declares.
         options.flush_ends_block &= header.content_size.is_none();
         options.statistics = statistics;
+        let boundaries = options.rsyncable.then(Boundaries::default);
         Self {
             writer,
             options,
@@ -109,6 +116,7 @@ impl<W: Write> Encoder<W> {
             filled: 0,
             submitted: 0,
             bytes_in: 0,
+            boundaries,
             failed: false,
             owner: Owner::here(),
             turns: finder.map(Turns::new),
@@ -129,6 +137,9 @@ impl<W: Write> Encoder<W> {
     /// ```
     pub fn read_from(&mut self, reader: &mut (impl Read + ?Sized)) -> Result<u64, Error> {
         let mut total = 0;
+        if self.boundaries.is_some() {
+            return self.write_from(|buffer| fill(reader, buffer));
+        }
         loop {
             if self.may_be_whole_frame() {
                 // Only more input shows that the block is not the whole frame.
@@ -170,6 +181,15 @@ impl<W: Write> Encoder<W> {
     /// may return errors of reading this range. After an error the encoder is unusable.
     pub fn read_range(&mut self, input: &Arc<dyn ReadAt>, range: Range<u64>) -> Result<(), Error> {
         let Range { start: mut offset, end } = range;
+        if self.boundaries.is_some() {
+            self.write_from(|buffer| {
+                let n = (end.saturating_sub(offset)).min(buffer.len() as u64) as usize;
+                input.read_exact_at(&mut buffer[..n], offset)?;
+                offset += n as u64;
+                Ok(n)
+            })?;
+            return Ok(());
+        }
         while offset < end {
             // A short range takes no more memory than it needs. `settle` makes room for input after it.
             self.room_for((end - offset).min(self.block_size as u64) as usize)?;
@@ -238,18 +258,24 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    /// Submits the current block as it is. Its frame ends with it.
-    fn end_block(&mut self) -> Result<(), Error> {
-        let Some(mut task) = self.current.take() else { return Ok(()) };
+    /// Ends the frame with the current block, if there is one.
+    fn last_block(&mut self) -> Option<EncodeTask> {
+        let mut task = self.current.take()?;
         if self.filled == 0 {
             self.flow.keep_idle(task);
-            return Ok(());
+            return None;
         }
         task.contents.truncate(self.filled);
         task.is_last = true;
+        self.filled = 0;
+        Some(task)
+    }
+
+    /// Submits the current block as it is, or encodes it here. Its frame ends with it.
+    fn end_block(&mut self) -> Result<(), Error> {
+        let Some(mut task) = self.last_block() else { return Ok(()) };
         self.set_recipe(&mut task);
         self.set_place(&mut task);
-        self.filled = 0;
         self.submitted = 0;
         if self.flow.has_begun() {
             self.flow.submit(task);
@@ -359,7 +385,7 @@ impl<W: Write> Encoder<W> {
     fn submit(&mut self, mut task: EncodeTask) -> Result<(), Error> {
         self.set_recipe(&mut task);
         self.set_place(&mut task);
-        self.submitted += 1;
+        self.submitted = if task.is_last { 0 } else { self.submitted + 1 };
         self.flow.submit(task);
         // The block that the caller fills next counts as in flight.
         while let Some(task) = self.flow.next_if_due() {
@@ -459,10 +485,17 @@ impl<W: Write> Write for Encoder<W> {
         self.room()?;
         self.settle()?;
         let Some(task) = &mut self.current else { return Err(NO_BLOCK.into()) };
-        let n = buf.len().min(self.block_size - self.filled);
+        let room = buf.len().min(self.block_size - self.filled);
+        let found = self.boundaries.as_mut().and_then(|places| places.find(&buf[..room]));
+        let n = found.unwrap_or(room);
         task.contents[self.filled..self.filled + n].copy_from_slice(&buf[..n]);
         self.filled += n;
         self.count_in(n as u64)?;
+        if found.is_some()
+            && let Some(task) = self.last_block()
+        {
+            self.submit(task)?;
+        }
         Ok(n)
     }
 

@@ -34,6 +34,9 @@ pub struct Encoding {
         default_missing_value = "512M"
     )]
     pub long: Option<Size>,
+    /// End frames where the contents decide, so that after a small change rsync and backups find most of the output again; it gets a few percent larger
+    #[arg(long)]
+    pub rsyncable: bool,
     /// Do not decode again what a GPU has encoded, to check it; the output is the same
     #[arg(long)]
     pub no_verify: bool,

@@ -90,12 +90,14 @@ impl args::Cat {
 impl Filter {
     /// Whether an option makes sense only for compression.
     pub fn compresses(&self) -> bool {
-        let Encoding { levels, pipeline, block_size, window, long, no_verify } = &self.encoding;
+        let Encoding { levels, pipeline, block_size, window, long, rsyncable, no_verify } =
+            &self.encoding;
         let is_shaped = pipeline.is_some() || block_size.is_some() || window.is_some();
         long.is_some()
             || !levels.0.is_empty()
             || is_shaped
             || self.filtering.is_set()
+            || *rsyncable
             || *no_verify
             || self.verify
     }

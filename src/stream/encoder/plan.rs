@@ -36,8 +36,10 @@ impl EncodeBasis {
             pipeline,
             block_log: block_size.trailing_zeros() as u8,
             level: options.level.get(),
-            // One block records its length anyway.
-            content_size: options.content_size.filter(|&size| size > block_size),
+            // One block records its length anyway, and a frame that ends where the contents say has another.
+            content_size: options
+                .content_size
+                .filter(|&size| size > block_size && !options.rsyncable),
             single: None,
             reach: options.reach(block_size),
             modules: options.modules_of_frames(),
@@ -83,7 +85,8 @@ impl EncodePlan {
         let statistics = options.statistics.as_ref().or(of_job).cloned();
         let EncodeBasis { header, recipe, engine, cost } =
             EncodeBasis::new(options, statistics.as_ref())?;
-        let blocks = options.content_size.map(|size| header.block_count(size));
+        let known = options.content_size.filter(|_| !options.rsyncable);
+        let blocks = known.map(|size| header.block_count(size));
         let mut share = cost.share_for(blocks, options.threads, options.memory)?;
         let named = options.gpu.as_ref();
         let gpu = match &mut job {

@@ -16,7 +16,7 @@ use crate::pipeline::memory::{Cost, Share, payload_capacity};
 use crate::pipeline::modules::refusal;
 use crate::pipeline::scheduler::thread_pool;
 use crate::process::PerProcess;
-use crate::stream::encoder::{EncodeBasis, EncodePlan, Encoder};
+use crate::stream::encoder::{EncodeBasis, EncodePlan, Encoder, LEAST_BEFORE_BOUNDARY};
 use crate::stream::frame_writer::FrameWriter;
 
 /// Blocks that each worker of a [`Compressor`] gets before any is written, if memory permits.
@@ -163,7 +163,8 @@ impl Compressor {
         let is_long = self.options.chosen_long_distance() > 0
             && input.len() > self.basis.header.block_size()
             || self.options.is_near() && input.len() >= LEAST_NEAR_BLOCK;
-        if self.options.gpu.is_some() || is_long || self.asks_auto(input.len()) {
+        let is_cut = self.options.rsyncable && input.len() >= LEAST_BEFORE_BOUNDARY;
+        if self.options.gpu.is_some() || is_long || is_cut || self.asks_auto(input.len()) {
             return stream_to(input, writer, &self.options);
         }
         self.encode_blocks(input, writer)

@@ -62,6 +62,7 @@ impl Job {
         };
         let is_for_device = recipe.filter != Filter::Auto
             && options.chosen_long_distance() == 0
+            && !options.rsyncable
             && contents.len > u64::from(block_len)
             && contents.start.is_multiple_of(4);
         if !is_for_device {

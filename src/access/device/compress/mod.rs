@@ -48,8 +48,8 @@ impl DeviceBuffer {
     ///
     /// The device encodes, and decodes again to check unless [`Options::verify`] says otherwise. What it does not do,
     /// the CPU does as the options say: blocks that it gets wrong, everything at level 9, with
-    /// [`Filter::Auto`](crate::Filter::Auto) and with [`Options::long_distance`], contents of a single block, and a
-    /// range that does not begin at a multiple of 4 bytes.
+    /// [`Filter::Auto`](crate::Filter::Auto), [`Options::long_distance`] and [`Options::rsyncable`], contents of a
+    /// single block, and a range that does not begin at a multiple of 4 bytes.
     ///
     /// The threads that do this, and what they hold of the device's memory, stay for the next call until they have been
     /// [idle](crate::access::DeviceMemoryOptions::idle) for a while. They hold up to half of the device's memory, or
