@@ -178,8 +178,8 @@ pz_status pz_options_block_size(pz_options *options, uint64_t block_size);
 pz_status pz_options_window(pz_options *options, uint64_t window);
 
 /**
- * Also looks for repetitions of earlier blocks, up to `bytes` back; 0 for none, the default but for level 9 without a filter,
- * where it is four blocks, 64 MiB. Compression and decompression then take about as much more memory.
+ * Also looks for repetitions of earlier blocks, up to `bytes` back; 0 for none, the default but for level 9 without a
+ * filter, where it is four blocks, 64 MiB. Compression and decompression then take about as much more memory.
  *
  * The caller's part:
  * `options` came from `pz_options_new` and is not in use.
@@ -188,13 +188,14 @@ pz_status pz_options_long_distance(pz_options *options,
                                    uint64_t bytes);
 
 /**
- * Sets whether frames end where the contents decide, so that after a change of the contents most of the output is as it was
- * before; the default is no. The output gets a few percent larger.
+ * Sets whether frames end where the contents decide, so that after a change of the contents most of the output is as
+ * it was before; the default is no. The output gets a few percent larger.
  *
  * The caller's part:
  * `options` came from `pz_options_new` and is not in use.
  */
-pz_status pz_options_rsyncable(pz_options *options, bool rsyncable);
+pz_status pz_options_rsyncable(pz_options *options,
+                               bool rsyncable);
 
 /**
  * Sets the number of threads; 0, the default, means one for each core. The result does not depend on it.
@@ -223,8 +224,8 @@ pz_status pz_options_content_size(pz_options *options, uint64_t content_size);
 
 /**
  * Sets a device that works beside the threads: "cuda", "opencl" or "webgpu", with a number after a colon if there are
- * several; "auto" for a GPU where that should save time; "cpu", the default, for none. A named device must be there, and is
- * opened by the first call that names it, once in a process. The result does not depend on it.
+ * several; "auto" for a GPU where that should save time; "cpu", the default, for none. A named device must be there,
+ * and is opened by the first call that names it, once in a process. The result does not depend on it.
  *
  * The caller's part:
  * `options` came from `pz_options_new` and is not in use. `device` is text that ends with a zero byte.

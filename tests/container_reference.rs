@@ -465,8 +465,8 @@ struct Windows {
 }
 
 impl Module {
-    /// Undoes stage 15 in a unit that begins at byte `position` of the frame's contents. A well-made file never runs out
-    /// of fuel, whose limit is then only one on wasmi's own.
+    /// Undoes stage 15 in a unit that begins at byte `position` of the frame's contents. A well-made file never runs
+    /// out of fuel, whose limit is then only one on wasmi's own.
     fn inverse(&self, argument: u32, position: usize, unit: &[u8]) -> Vec<u8> {
         assert!(self.fuel > 0);
         let engine = wasmi::Engine::default();

@@ -1,4 +1,5 @@
-//! Frames of a single block, alone and in files with frames of the longer form, and the zeros that may follow the last frame.
+//! Frames of a single block, alone and in files with frames of the longer form, and the zeros that may follow the last
+//! frame.
 // Lists of ranges, not ranges of lists.
 #![allow(clippy::single_range_in_vec_init)]
 

@@ -111,8 +111,8 @@ pub unsafe extern "C" fn pz_options_window(options: *mut pz_options, window: u64
     })
 }
 
-/// Also looks for repetitions of earlier blocks, up to `bytes` back; 0 for none, the default but for level 9 without a filter,
-/// where it is four blocks, 64 MiB. Compression and decompression then take about as much more memory.
+/// Also looks for repetitions of earlier blocks, up to `bytes` back; 0 for none, the default but for level 9 without a
+/// filter, where it is four blocks, 64 MiB. Compression and decompression then take about as much more memory.
 ///
 /// # Safety
 /// `options` came from `pz_options_new` and is not in use.
@@ -129,8 +129,8 @@ pub unsafe extern "C" fn pz_options_long_distance(
     })
 }
 
-/// Sets whether frames end where the contents decide, so that after a change of the contents most of the output is as it was
-/// before; the default is no. The output gets a few percent larger.
+/// Sets whether frames end where the contents decide, so that after a change of the contents most of the output is as
+/// it was before; the default is no. The output gets a few percent larger.
 ///
 /// # Safety
 /// `options` came from `pz_options_new` and is not in use.
@@ -193,8 +193,8 @@ pub unsafe extern "C" fn pz_options_content_size(
 }
 
 /// Sets a device that works beside the threads: "cuda", "opencl" or "webgpu", with a number after a colon if there are
-/// several; "auto" for a GPU where that should save time; "cpu", the default, for none. A named device must be there, and is
-/// opened by the first call that names it, once in a process. The result does not depend on it.
+/// several; "auto" for a GPU where that should save time; "cpu", the default, for none. A named device must be there,
+/// and is opened by the first call that names it, once in a process. The result does not depend on it.
 ///
 /// # Safety
 /// `options` came from `pz_options_new` and is not in use. `device` is text that ends with a zero byte.

@@ -36,8 +36,8 @@ fn share_of(limits: &[Memory]) -> u64 {
     most.fold(wanted, u64::min)
 }
 
-/// The physical memory of the system. A system that is short of memory can move some to disk, so that a part of it always
-/// counts as free.
+/// The physical memory of the system. A system that is short of memory can move some to disk, so that a part of it
+/// always counts as free.
 #[cfg(target_os = "linux")]
 fn of_system() -> Option<Memory> {
     // `sysinfo` would read the times of all processors too, which takes long on a large machine.
@@ -80,8 +80,9 @@ fn of_groups() -> Vec<Memory> {
     groups_of(&groups.unwrap_or_default(), std::path::Path::new("/sys/fs/cgroup"))
 }
 
-/// The limits of groups, whose names `groups` lists as `/proc/self/cgroup` does, and whose files lie below `root`. Names
-/// are those that the system gave, so that in a container the files of the outer groups, or of all but one, are missing.
+/// The limits of groups, whose names `groups` lists as `/proc/self/cgroup` does, and whose files lie below `root`.
+/// Names are those that the system gave, so that in a container the files of the outer groups, or of all but one, are
+/// missing.
 #[cfg(target_os = "linux")]
 fn groups_of(groups: &str, root: &std::path::Path) -> Vec<Memory> {
     use std::path::{Component, Path};

@@ -24,7 +24,9 @@ pub struct Compressor {
 #[pymethods]
 impl Compressor {
     #[new]
-    #[pyo3(signature = (level=3, **options), text_signature = "(level=3, *, pipeline=None, block_size=None, window=None, long=None, filter=None, rsyncable=False, threads=0, memory=None, device='cpu', device_memory=None, verify=True)")]
+    #[pyo3(signature = (level=3, **options), text_signature = "(level=3, *, pipeline=None, block_size=None, \
+        window=None, long=None, filter=None, rsyncable=False, threads=0, memory=None, device='cpu', \
+        device_memory=None, verify=True)")]
     fn new(py: Python<'_>, level: i64, options: Option<Keywords<'_, '_>>) -> PyResult<Self> {
         let options = encode_options(py, level, options)?;
         let idle = Idle::new();
@@ -78,7 +80,8 @@ pub struct Decompressor {
 #[pymethods]
 impl Decompressor {
     #[new]
-    #[pyo3(signature = (**options), text_signature = "(*, threads=0, max_output=None, max_memory=None, allow_modules=False, device='cpu', device_memory=None)")]
+    #[pyo3(signature = (**options), text_signature = "(*, threads=0, max_output=None, max_memory=None, \
+        allow_modules=False, device='cpu', device_memory=None)")]
     fn new(py: Python<'_>, options: Option<Keywords<'_, '_>>) -> PyResult<Self> {
         Ok(Self { options: decode_options(py, options)?, idle: Idle::new() })
     }

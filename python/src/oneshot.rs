@@ -20,18 +20,18 @@ static COMPRESSORS: Idle<pz::Compressor> = Idle::new();
 ///
 /// `data` is any object with a C-contiguous buffer: `bytes`, `bytearray`, `memoryview`, a NumPy array. The
 /// interpreter's lock is released meanwhile; no other thread may change `data` then. A tensor in the memory of a GPU of
-/// CUDA, or a `DeviceBuffer`, is compressed there, and only the result crosses the bus; the CPU does what the GPU does not:
-/// level 9, `filter="auto"` and `long`.
+/// CUDA, or a `DeviceBuffer`, is compressed there, and only the result crosses the bus; the CPU does what the GPU does
+/// not: level 9, `filter="auto"` and `long`.
 ///
 /// - `level`: 1 (fastest) to 9 (smallest).
 /// - `pipeline`: "lzh", "lzf", "bwt", "fse" or "store" instead of the level's.
 /// - `block_size`, `window`: in bytes, powers of two, instead of the level's.
-/// - `long`: also look for repetitions of earlier blocks, up to so many bytes back; takes about as much more memory. 0, the
-///   default, for none; at level 9 without a filter the default is four blocks, 64 MiB.
+/// - `long`: also look for repetitions of earlier blocks, up to so many bytes back; takes about as much more memory. 0,
+///   the default, for none; at level 9 without a filter the default is four blocks, 64 MiB.
 /// - `filter`: rearranges typed data first: "f32", "bf16", "i16", "i64x3" and so on, chains such as
 ///   "delta8,zigzag8,transpose8", or "auto", which looks at each block.
-/// - `rsyncable`: end frames where the contents decide, so that after a small change rsync and backups find most of the result
-///   again; it gets a few percent larger.
+/// - `rsyncable`: end frames where the contents decide, so that after a small change rsync and backups find most of the
+///   result again; it gets a few percent larger.
 /// - `threads`: 0 for one on each core. The result does not depend on it.
 /// - `memory`: the most bytes of memory to take, beside `data` and the result; by default 2 GiB.
 /// - `device`: "cpu"; "auto" for a GPU where that should save time; or "cuda", "opencl", "webgpu", "opencl:1" for a
@@ -39,7 +39,9 @@ static COMPRESSORS: Idle<pz::Compressor> = Idle::new();
 /// - `device_memory`: the most bytes of its own memory that the device may take.
 /// - `verify`: whether to decode again what a GPU has encoded.
 #[pyfunction]
-#[pyo3(signature = (data, level=3, **options), text_signature = "(data, level=3, *, pipeline=None, block_size=None, window=None, long=None, filter=None, rsyncable=False, threads=0, memory=None, device='cpu', device_memory=None, verify=True)")]
+#[pyo3(signature = (data, level=3, **options), text_signature = "(data, level=3, *, pipeline=None, block_size=None, \
+    window=None, long=None, filter=None, rsyncable=False, threads=0, memory=None, device='cpu', device_memory=None, \
+    verify=True)")]
 pub fn compress<'py>(
     py: Python<'py>,
     data: &Bound<'py, PyAny>,
@@ -84,7 +86,9 @@ fn compress_on_device<'py>(
 /// `buffer` is any object with a writable C-contiguous buffer. The options are those of `compress`. Raises
 /// `BufferTooSmallError` if the result does not fit; `buffer` may then contain anything.
 #[pyfunction]
-#[pyo3(signature = (data, buffer, level=3, **options), text_signature = "(data, buffer, level=3, *, pipeline=None, block_size=None, window=None, long=None, filter=None, rsyncable=False, threads=0, memory=None, device='cpu', device_memory=None, verify=True)")]
+#[pyo3(signature = (data, buffer, level=3, **options), text_signature = "(data, buffer, level=3, *, pipeline=None, \
+    block_size=None, window=None, long=None, filter=None, rsyncable=False, threads=0, memory=None, device='cpu', \
+    device_memory=None, verify=True)")]
 pub fn compress_into(
     py: Python<'_>,
     data: &Bound<'_, PyAny>,
@@ -160,11 +164,13 @@ pub fn compress_into_with(
 /// - `threads`: 0 for one on each core.
 /// - `max_output`: the most bytes of contents, for input that is not trusted.
 /// - `max_memory`: the most bytes of memory to take, beside `data` and the result; by default 2 GiB.
-/// - `allow_modules`: whether modules may run that the input brings with it, which are programs of its author's: all, or
-///   those with the SHA-256 in a list. A module can only read and write what it is given, in bounded time and memory.
+/// - `allow_modules`: whether modules may run that the input brings with it, which are programs of its author's: all,
+///   or those with the SHA-256 in a list. A module can only read and write what it is given, in bounded time and
+///   memory.
 /// - `device`, `device_memory`: as for `compress`.
 #[pyfunction]
-#[pyo3(signature = (data, **options), text_signature = "(data, *, threads=0, max_output=None, max_memory=None, allow_modules=False, device='cpu', device_memory=None)")]
+#[pyo3(signature = (data, **options), text_signature = "(data, *, threads=0, max_output=None, max_memory=None, \
+    allow_modules=False, device='cpu', device_memory=None)")]
 pub fn decompress<'py>(
     py: Python<'py>,
     data: &Bound<'py, PyAny>,
@@ -179,7 +185,8 @@ pub fn decompress<'py>(
 /// `buffer` is any object with a writable C-contiguous buffer. The options are those of `decompress`. Raises
 /// `BufferTooSmallError` if the contents do not fit. After an error, `buffer` may contain anything.
 #[pyfunction]
-#[pyo3(signature = (data, buffer, **options), text_signature = "(data, buffer, *, threads=0, max_output=None, max_memory=None, allow_modules=False, device='cpu', device_memory=None)")]
+#[pyo3(signature = (data, buffer, **options), text_signature = "(data, buffer, *, threads=0, max_output=None, \
+    max_memory=None, allow_modules=False, device='cpu', device_memory=None)")]
 pub fn decompress_into(
     py: Python<'_>,
     data: &Bound<'_, PyAny>,

@@ -26,7 +26,9 @@ pub struct Writer {
 #[pymethods]
 impl Writer {
     #[new]
-    #[pyo3(signature = (target, level=3, **options), text_signature = "(target, level=3, *, pipeline=None, block_size=None, window=None, long=None, filter=None, rsyncable=False, threads=0, memory=None, device='cpu', device_memory=None, verify=True)")]
+    #[pyo3(signature = (target, level=3, **options), text_signature = "(target, level=3, *, pipeline=None, \
+        block_size=None, window=None, long=None, filter=None, rsyncable=False, threads=0, memory=None, device='cpu', \
+        device_memory=None, verify=True)")]
     fn new(
         py: Python<'_>,
         target: &Bound<'_, PyAny>,

@@ -102,13 +102,14 @@ impl Options {
         self
     }
 
-    /// Also looks for repetitions of earlier blocks, up to `bytes` back; 0 turns it off. Only bytes that are no repetition
-    /// themselves count. For archives that hold long stretches of the same data far apart. Encoding and decoding a stream then take
-    /// about as much more memory, but no more than the contents have, if their length is [declared](Self::content_size). To
-    /// read a range, blocks that its blocks repeat are decoded too: at most 16 for each.
+    /// Also looks for repetitions of earlier blocks, up to `bytes` back; 0 turns it off. Only bytes that are no
+    /// repetition themselves count. For archives that hold long stretches of the same data far apart. Encoding and
+    /// decoding a stream then take about as much more memory, but no more than the contents have, if their length is
+    /// [declared](Self::content_size). To read a range, blocks that its blocks repeat are decoded too: at most 16 for
+    /// each.
     ///
-    /// The default is 0, and at level 9 without a filter four blocks, at most 64 MiB. There it also takes out what a block
-    /// repeats of itself.
+    /// The default is 0, and at level 9 without a filter four blocks, at most 64 MiB. There it also takes out what a
+    /// block repeats of itself.
     ///
     /// ```
     /// let part: Vec<u8> = (0..1_000_000_u32).map(|i| (i.wrapping_mul(i) >> 11) as u8).collect();
@@ -125,8 +126,8 @@ impl Options {
         self
     }
 
-    /// Filters each block before it is compressed, so that typed data (numbers, pixels, sound) gets smaller. The default
-    /// is [`Filter::None`]. A block that a chain does not make smaller is stored without it. Where nothing is
+    /// Filters each block before it is compressed, so that typed data (numbers, pixels, sound) gets smaller. The
+    /// default is [`Filter::None`]. A block that a chain does not make smaller is stored without it. Where nothing is
     /// compressed, as in the pipeline `store`, nothing is filtered either.
     ///
     /// ```
@@ -144,8 +145,8 @@ impl Options {
     }
 
     /// Sets the modules that chains name: `module0` is the first. The output carries those modules if the filter is a
-    /// chain that names one. At most six are allowed: compression checks that when it begins. If a module cannot filter a
-    /// block so that the block can be restored, compression fails with [`Error::ModuleFailed`].
+    /// chain that names one. At most six are allowed: compression checks that when it begins. If a module cannot filter
+    /// a block so that the block can be restored, compression fails with [`Error::ModuleFailed`].
     #[cfg(feature = "modules")]
     pub fn modules(mut self, modules: impl IntoIterator<Item = super::FilterModule>) -> Self {
         self.modules = super::FilterModule::table(modules);
@@ -207,10 +208,11 @@ impl Options {
         self
     }
 
-    /// Sets whether frames end where the contents decide, every 1.5 MB on average, so that after a change of the contents
-    /// most of the output is as it was before: `rsync` and backup programs that know parts again then send and store
-    /// little. The default is no. The output gets a few percent larger, since matches do not cross frames. Headers do not
-    /// record the length of the contents, and whoever opens the file for random access goes from frame to frame.
+    /// Sets whether frames end where the contents decide, every 1.5 MB on average, so that after a change of the
+    /// contents most of the output is as it was before: `rsync` and backup programs that know parts again then send and
+    /// store little. The default is no. The output gets a few percent larger, since matches do not cross frames.
+    /// Headers do not record the length of the contents, and whoever opens the file for random access goes from frame
+    /// to frame.
     ///
     /// ```
     /// let contents: Vec<u8> = (0..9_000_000_u32).map(|i| (i.wrapping_mul(i) >> 13) as u8).collect();
@@ -280,8 +282,8 @@ impl Options {
         self.long.unwrap_or_else(of_level)
     }
 
-    /// Whether blocks may also repeat parts of themselves. Filtered blocks may not: without these parts their elements would
-    /// no longer follow one another.
+    /// Whether blocks may also repeat parts of themselves. Filtered blocks may not: without these parts their elements
+    /// would no longer follow one another.
     pub(crate) fn is_near(&self) -> bool {
         self.is_smallest() && self.chosen_long_distance() > 0
     }
@@ -298,8 +300,8 @@ impl Options {
         reach.max(self.is_near().into())
     }
 
-    /// These options for an input of `len` bytes. If they set how far distant matches reach, they declare that length, so that
-    /// decoding takes no more memory than these contents need.
+    /// These options for an input of `len` bytes. If they set how far distant matches reach, they declare that length,
+    /// so that decoding takes no more memory than these contents need.
     pub(crate) fn for_len(&self, len: u64) -> Self {
         let mut options = self.clone();
         if options.long.is_some_and(|reach| reach > 0) {

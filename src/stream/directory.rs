@@ -124,8 +124,8 @@ impl FrameEntry {
 
 /// The frames of a file, in order, after checking all headers, indices and footers.
 ///
-/// Frames are found from the end of the file, or from its padding, by their footers. A single frame has none: where there
-/// is no footer, the remaining frames are found from the start, block by block.
+/// Frames are found from the end of the file, or from its padding, by their footers. A single frame has none: where
+/// there is no footer, the remaining frames are found from the start, block by block.
 ///
 /// # Errors
 /// The first fault of the file, with its place; [`Error::LimitMemory`] if listing the frames takes more than
@@ -272,8 +272,8 @@ pub(super) fn frame_before(
     }
 }
 
-/// Visits the frames from the start of the file, block by block, until one ends at `stop` or the file ends. Returns where
-/// the last one ended.
+/// Visits the frames from the start of the file, block by block, until one ends at `stop` or the file ends. Returns
+/// where the last one ended.
 ///
 /// # Errors
 /// The errors of `visit`, and the first fault of the file, with its place.

@@ -107,8 +107,8 @@ impl<R: Read> FrameReader<R> {
         }
     }
 
-    /// After a frame, looks for padding, which ends the input. If something else follows, returns its first byte; before
-    /// the first frame, reads nothing.
+    /// After a frame, looks for padding, which ends the input. If something else follows, returns its first byte;
+    /// before the first frame, reads nothing.
     fn skip_padding(&mut self) -> Result<Option<u8>, Error> {
         if self.frames == 0 {
             return Ok(None);

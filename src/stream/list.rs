@@ -101,7 +101,8 @@ pub struct BlockInfo {
     pub content_offset: u64,
     /// Length of the block's contents, in bytes.
     pub content_size: u64,
-    /// If the block repeats parts of earlier blocks: length in bytes of its own part, which alone is coded by the method.
+    /// If the block repeats parts of earlier blocks: length in bytes of its own part, which alone is coded by the
+    /// method.
     pub own_size: Option<u64>,
     /// CRC-32C of the payload.
     pub payload_checksum: u32,
@@ -296,8 +297,9 @@ impl<R: Read + Seek> Listing<R> {
         Ok(listing)
     }
 
-    /// Has `read_ahead` bring the parts where the headers of many blocks lie, before they are read one by one: for a reader
-    /// that waits for each read, as [`SourceReader::read_ahead`](crate::access::SourceReader::read_ahead) does for a server.
+    /// Has `read_ahead` bring the parts where the headers of many blocks lie, before they are read one by one: for a
+    /// reader that waits for each read, as [`SourceReader::read_ahead`](crate::access::SourceReader::read_ahead) does
+    /// for a server.
     pub fn with_read_ahead(
         mut self,
         read_ahead: fn(&mut R, &[Range<u64>]) -> io::Result<()>,

@@ -84,8 +84,8 @@ impl Window {
         Ok(&bytes[..bytes.len().min(n)])
     }
 
-    /// The `n` bytes before `end`, and more of those before them, for a reader that goes backward. Fewer only if the file
-    /// begins there.
+    /// The `n` bytes before `end`, and more of those before them, for a reader that goes backward. Fewer only if the
+    /// file begins there.
     pub(super) fn before(
         &mut self,
         reader: &mut (impl Read + Seek),

@@ -25,7 +25,8 @@ pub struct Encoding {
     /// How far back matches reach instead of the level's, a power of two from 64K to 16M; less is faster on a GPU
     #[arg(short, long, value_name = "SIZE")]
     pub window: Option<Size>,
-    /// Also look for repetitions in earlier blocks, up to SIZE back [default: 512M]; takes about as much more memory. -9 without a filter always does, up to 64M back and also in the same block; 0 turns it off
+    /// Also look for repetitions in earlier blocks, up to SIZE back [default: 512M]; takes about as much more memory.
+    /// -9 without a filter always does, up to 64M back and also in the same block; 0 turns it off
     #[arg(
         long,
         value_name = "SIZE",
@@ -34,7 +35,8 @@ pub struct Encoding {
         default_missing_value = "512M"
     )]
     pub long: Option<Size>,
-    /// End frames where the contents decide, so that after a small change rsync and backups find most of the output again; it gets a few percent larger
+    /// End frames where the contents decide, so that after a small change rsync and backups find most of the output
+    /// again; it gets a few percent larger
     #[arg(long)]
     pub rsyncable: bool,
     /// Do not decode again what a GPU has encoded, to check it; the output is the same

@@ -22,8 +22,8 @@ pub const LEGACY_MAGIC: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
 const WINDOW: usize = 64 << 10;
 /// The most contents of a legacy block.
 const LEGACY_BLOCK: usize = 8 << 20;
-/// The most that a legacy block takes: what cannot be compressed grows a little. A longer one would be the magic of what
-/// follows.
+/// The most that a legacy block takes: what cannot be compressed grows a little. A longer one would be the magic of
+/// what follows.
 const MAX_LEGACY_LEN: usize = LEGACY_BLOCK + LEGACY_BLOCK / 255 + 16;
 
 /// A frame that is being decoded.

@@ -1,8 +1,8 @@
 //! Where frames end if the contents decide, so that a change leaves most of the output as it was.
 //!
-//! A frame ends behind bytes whose hash begins with zeros: a hash of the last 64 bytes alone, by gear hashing (Xia et al.,
-//! FastCDC, 2016). So whatever is inserted, deleted or changed, the same boundaries follow it, and between the same
-//! boundaries lie the same frames.
+//! A frame ends behind bytes whose hash begins with zeros: a hash of the last 64 bytes alone, by gear hashing (Xia et
+//! al., FastCDC, 2016). So whatever is inserted, deleted or changed, the same boundaries follow it, and between the
+//! same boundaries lie the same frames.
 
 use std::io::{self, Write};
 
