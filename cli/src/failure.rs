@@ -106,18 +106,19 @@ impl From<&pz::Error> for Failure {
     }
 }
 
-/// A hash as people write it.
-pub fn hex(hash: &[u8; 32]) -> String {
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+/// Bytes in hexadecimal digits, as people write a hash.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The system's message for an error, without the "(os error 28)" that Rust adds.
 pub fn describe_io(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error ") {
-        Some(end) => text[..end].to_string(),
-        None => text,
-    }
+    without_number(&error.to_string()).to_string()
+}
+
+/// A message without the "(os error 28)" at its end.
+pub fn without_number(text: &str) -> &str {
+    text.find(" (os error ").map_or(text, |end| &text[..end])
 }
 
 /// A file's name for printing: on one line, whatever bytes it holds.

@@ -14,7 +14,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, OnceLock};
 use std::time::SystemTime;
 
 use super::options::{DoorError, DoorOptions, RequestError};
@@ -85,6 +85,17 @@ pub(super) struct OpenFile {
     modified: Option<SystemTime>,
     /// Whether the device decodes its blocks: an archive that a kernel opened could not be prepared.
     is_prepared: AtomicBool,
+    /// Why a read failed first, for people.
+    why: OnceLock<String>,
+}
+
+/// Why a file cannot be opened or read.
+#[derive(Debug)]
+pub(super) struct Failed {
+    /// What a kernel is told.
+    pub(super) code: RequestError,
+    /// What people are told, where the code does not say enough.
+    pub(super) why: Option<String>,
 }
 
 impl Files {
@@ -118,11 +129,7 @@ impl Files {
     }
 
     /// Opens a file, or finds it among those that are open, and returns it with the length of what can be read.
-    pub(super) fn open(
-        &self,
-        path: &Path,
-        mode: FileMode,
-    ) -> Result<(Arc<OpenFile>, u64), RequestError> {
+    pub(super) fn open(&self, path: &Path, mode: FileMode) -> Result<(Arc<OpenFile>, u64), Failed> {
         let file = self.open_file(path, mode)?;
         let len = match mode {
             FileMode::Contents => self.archive(&file)?.len(),
@@ -131,7 +138,7 @@ impl Files {
         Ok((file, len))
     }
 
-    fn open_file(&self, path: &Path, mode: FileMode) -> Result<Arc<OpenFile>, RequestError> {
+    fn open_file(&self, path: &Path, mode: FileMode) -> Result<Arc<OpenFile>, Failed> {
         let (resolved, file, metadata) = self.find(path, mode)?;
         let mut table = self.table();
         let key = (resolved, mode);
@@ -141,7 +148,7 @@ impl Files {
             return Ok(Arc::clone(known));
         }
         if table.files.len() >= self.max_files {
-            return Err(RequestError::Full);
+            return Err(RequestError::Full.into());
         }
         let number = table.files.len() as u32;
         let opened = Arc::new(OpenFile {
@@ -152,6 +159,7 @@ impl Files {
             len: AtomicU64::new(metadata.len()),
             modified: metadata.modified().ok(),
             is_prepared: AtomicBool::new(false),
+            why: OnceLock::new(),
         });
         table.files.push(Arc::clone(&opened));
         table.numbers.insert(key, number);
@@ -159,11 +167,11 @@ impl Files {
     }
 
     /// Finds a file in the folders and opens it.
-    fn find(&self, path: &Path, mode: FileMode) -> Result<(PathBuf, File, Metadata), RequestError> {
+    fn find(&self, path: &Path, mode: FileMode) -> Result<(PathBuf, File, Metadata), Failed> {
         let is_plain =
             |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
         if path.as_os_str().is_empty() || !path.components().all(is_plain) {
-            return Err(RequestError::Refused);
+            return Err(RequestError::Refused.into());
         }
         let mut outcome = RequestError::Missing;
         for folder in &self.folders {
@@ -172,15 +180,15 @@ impl Files {
                 continue;
             }
             match folder.open(path, mode) {
-                Err(RequestError::Missing) => {}
+                Err(Failed { code: RequestError::Missing, .. }) => {}
                 found => return found,
             }
         }
-        if self.folders.is_empty() { Err(RequestError::Refused) } else { Err(outcome) }
+        Err(if self.folders.is_empty() { RequestError::Refused } else { outcome }.into())
     }
 
     /// The archive in this file.
-    pub(super) fn archive(&self, file: &Arc<OpenFile>) -> Result<Arc<Archive>, RequestError> {
+    pub(super) fn archive(&self, file: &Arc<OpenFile>) -> Result<Arc<Archive>, Failed> {
         let mut archives = self.archives.lock();
         if let Some(at) = archives.iter().position(|(number, _)| *number == file.number) {
             let known = archives.remove(at);
@@ -193,8 +201,7 @@ impl Files {
         let options =
             ArchiveOptions::new().decode(&DecodeOptions::new().threads(self.decode_threads));
         let source = Arc::new(OfArchive(Arc::clone(file)));
-        let archive =
-            Arc::new(Archive::of_source(source, &options).map_err(|error| code_of(&error))?);
+        let archive = Arc::new(Archive::of_source(source, &options)?);
         let mut archives = self.archives.lock();
         // Another thread may have opened it meanwhile. Then there are two for a while.
         archives.retain(|(number, _)| *number != file.number);
@@ -210,42 +217,42 @@ impl Files {
 
 impl Folder {
     /// Opens a file below the folder.
-    fn open(&self, path: &Path, mode: FileMode) -> Result<(PathBuf, File, Metadata), RequestError> {
+    fn open(&self, path: &Path, mode: FileMode) -> Result<(PathBuf, File, Metadata), Failed> {
         let joined = self.path.join(path);
         let resolved = match joined.canonicalize() {
             Err(error) if error.kind() == io::ErrorKind::NotFound && mode == FileMode::Writable => {
                 // The file is made, but no folder, and not where a link leads that leads nowhere.
                 let name = joined.file_name().ok_or(RequestError::Refused)?;
                 if joined.symlink_metadata().is_ok() {
-                    return Err(RequestError::Refused);
+                    return Err(RequestError::Refused.into());
                 }
                 let parent = joined.parent().ok_or(RequestError::Refused)?;
-                parent.canonicalize().map_err(|error| code_of_io(&error))?.join(name)
+                parent.canonicalize()?.join(name)
             }
-            resolved => resolved.map_err(|error| code_of_io(&error))?,
+            resolved => resolved?,
         };
         if !resolved.starts_with(&self.path) {
-            return Err(RequestError::Refused);
+            return Err(RequestError::Refused.into());
         }
         // Opening a pipe would wait for its other end.
         let is_new = match resolved.metadata() {
-            Ok(metadata) if !metadata.is_file() => return Err(RequestError::Refused),
+            Ok(metadata) if !metadata.is_file() => return Err(RequestError::Refused.into()),
             Ok(_) => false,
             Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-            Err(error) => return Err(code_of_io(&error)),
+            Err(error) => return Err(error.into()),
         };
         let mut options = OpenOptions::new();
         options.read(true);
         if mode == FileMode::Writable {
             options.write(true).create_new(is_new);
         }
-        let file = options.open(&resolved).map_err(|error| code_of_io(&error))?;
-        let metadata = file.metadata().map_err(|error| code_of_io(&error))?;
+        let file = options.open(&resolved)?;
+        let metadata = file.metadata()?;
         // A folder on the way may have become a link meanwhile.
         let is_still_there = resolved.canonicalize().is_ok_and(|again| again == resolved)
             && resolved.metadata().is_ok_and(|there| is_same(&there, &metadata));
         if !is_still_there || !metadata.is_file() {
-            return Err(RequestError::Refused);
+            return Err(RequestError::Refused.into());
         }
         Ok((resolved, file, metadata))
     }
@@ -278,6 +285,19 @@ impl OpenFile {
         self.is_prepared.store(true, Ordering::Release);
     }
 
+    /// Keeps the first reason why a read failed, and gives what a kernel is told.
+    pub(super) fn noted(&self, failed: Failed) -> RequestError {
+        if let Some(why) = failed.why {
+            self.why.get_or_init(|| why);
+        }
+        failed.code
+    }
+
+    /// Why a read failed first, if more is known than a kernel was told.
+    pub(super) fn why(&self) -> Option<&String> {
+        self.why.get()
+    }
+
     /// Fills `buffer` from byte `offset` on. `offset` may be anything.
     pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), RequestError> {
         self.check_range(offset, buffer.len() as u64)?;
@@ -285,7 +305,7 @@ impl OpenFile {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(RequestError::Changed)
             }
-            Err(error) => Err(code_of_io(&error)),
+            Err(error) => Err(self.noted(error.into())),
             Ok(()) => self.check_unchanged(),
         }
     }
@@ -308,7 +328,7 @@ impl OpenFile {
             return Err(RequestError::Refused);
         }
         let end = Self::end_of_write(offset, bytes.len() as u64)?;
-        self.file.write_all_at(bytes, offset).map_err(|error| code_of_io(&error))?;
+        self.file.write_all_at(bytes, offset).map_err(|error| self.noted(error.into()))?;
         self.len.fetch_max(end, Ordering::Relaxed);
         Ok(())
     }
@@ -331,7 +351,7 @@ impl OpenFile {
     }
 
     fn check_unchanged(&self) -> Result<(), RequestError> {
-        let now = self.file.metadata().map_err(|error| code_of_io(&error))?;
+        let now = self.file.metadata().map_err(|error| self.noted(error.into()))?;
         let is_same = match self.mode {
             FileMode::Writable => now.len() >= self.len(),
             FileMode::Plain | FileMode::Contents => {
@@ -374,31 +394,56 @@ impl Source for OfArchive {
     }
 }
 
-/// What a kernel is told of an error of the system.
-fn code_of_io(error: &io::Error) -> RequestError {
-    match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => RequestError::Missing,
-        io::ErrorKind::PermissionDenied
-        | io::ErrorKind::IsADirectory
-        | io::ErrorKind::ReadOnlyFilesystem
-        | io::ErrorKind::InvalidInput
-        | io::ErrorKind::InvalidFilename => RequestError::Refused,
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => RequestError::Full,
-        _ => RequestError::Failed,
+impl From<RequestError> for Failed {
+    fn from(code: RequestError) -> Self {
+        Self { code, why: None }
     }
 }
 
-/// What a kernel is told of an error of an archive.
-pub(super) fn code_of(error: &ArchiveError) -> RequestError {
-    match error {
-        ArchiveError::Source(error) => match error.kind() {
-            SourceErrorKind::Changed => RequestError::Changed,
-            SourceErrorKind::Denied => RequestError::Refused,
-            SourceErrorKind::NotFound => RequestError::Missing,
+/// A kernel is told only the code.
+impl From<Failed> for RequestError {
+    fn from(failed: Failed) -> Self {
+        failed.code
+    }
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        let code = match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => RequestError::Missing,
+            io::ErrorKind::PermissionDenied
+            | io::ErrorKind::IsADirectory
+            | io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::InvalidFilename => RequestError::Refused,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => RequestError::Full,
             _ => RequestError::Failed,
-        },
-        ArchiveError::InvalidRange { .. } => RequestError::Range,
-        ArchiveError::Device { error: DeviceError::OutOfMemory { .. }, .. } => RequestError::Full,
-        _ => RequestError::Failed,
+        };
+        Self { code, why: Some(error.to_string()) }
+    }
+}
+
+impl From<ArchiveError> for Failed {
+    fn from(error: ArchiveError) -> Self {
+        let code = match &error {
+            ArchiveError::Source(error) => match error.kind() {
+                SourceErrorKind::Changed => RequestError::Changed,
+                SourceErrorKind::Denied => RequestError::Refused,
+                SourceErrorKind::NotFound => RequestError::Missing,
+                _ => RequestError::Failed,
+            },
+            ArchiveError::InvalidRange { .. } => RequestError::Range,
+            ArchiveError::Device { error: DeviceError::OutOfMemory { .. }, .. } => {
+                RequestError::Full
+            }
+            _ => RequestError::Failed,
+        };
+        // Whoever prints it knows the file's name.
+        let why = match &error {
+            ArchiveError::Source(error) => error.what().to_string(),
+            ArchiveError::Format { error, .. } => error.to_string(),
+            error => error.to_string(),
+        };
+        Self { code, why: Some(why) }
     }
 }

@@ -101,7 +101,7 @@ impl Door {
         let files = &self.server.files;
         let open = files.get(file.number).map_err(failed)?;
         let archive = match open.mode {
-            FileMode::Contents => Some(files.archive(&open).map_err(failed)?),
+            FileMode::Contents => Some(files.archive(&open).map_err(|error| failed(error.into()))?),
             FileMode::Plain | FileMode::Writable => None,
         };
         let mut contents = vec![0; size as usize];

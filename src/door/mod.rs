@@ -113,7 +113,7 @@ use std::time::Duration;
 
 pub use client::{AskError, Client, Handle, Status};
 pub use files::FileMode;
-use files::Files;
+use files::{Failed, Files};
 use launch::{Entry, Launch};
 use layout::{COUNTERS, Layout};
 #[doc(hidden)]
@@ -308,15 +308,20 @@ impl Door {
         mode: FileMode,
     ) -> Result<OpenedFile, DoorError> {
         let path = path.as_ref();
-        let error = |error| DoorError::File { path: path.into(), error };
+        let error = |failed: Failed| {
+            let Failed { code: error, why } = failed;
+            DoorError::File {
+                path: path.into(),
+                error,
+                why: why.unwrap_or_else(|| error.to_string()),
+            }
+        };
         let (file, len) = self.server.files.open(path, mode).map_err(error)?;
         if mode == FileMode::Contents
             && let Some(pool) = &self.server.rooms.device
         {
             let archive = self.server.files.archive(&file).map_err(error)?;
-            archive
-                .prepare_on(pool.buffer().memory())
-                .map_err(|found| error(files::code_of(&found)))?;
+            archive.prepare_on(pool.buffer().memory()).map_err(|found| error(found.into()))?;
             file.set_prepared();
         }
         Ok(OpenedFile { number: file.number, len })

@@ -147,8 +147,10 @@ pub enum DoorError {
     File {
         /// The path that was asked for.
         path: PathBuf,
-        /// Why.
+        /// Why, as a kernel is told.
         error: RequestError,
+        /// Why, in one line without the path.
+        why: String,
     },
     /// A thread cannot be started.
     Thread(io::Error),
@@ -160,7 +162,7 @@ impl fmt::Display for DoorError {
             Self::Options(what) => f.write_str(what),
             Self::Device(error) => error.fmt(f),
             Self::Folder { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::File { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::File { path, why, .. } => write!(f, "{}: {why}", path.display()),
             Self::Thread(error) => write!(f, "no thread: {error}"),
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::access::{Archive, DeviceBuffer, DeviceSliceMut, RangeRead, ReadOptions};
-use crate::door::files::{OpenFile, code_of};
+use crate::door::files::OpenFile;
 use crate::door::options::RequestError;
 use crate::gpu::device::visible::{Chunk, Extents, VisiblePool};
 use crate::gpu::device::{DeviceError, Queue};
@@ -198,6 +198,7 @@ pub(super) fn load_plain(
 
 /// Fills a room in device memory with a range of an archive's contents that the CPU decodes.
 pub(super) fn load_decoded(
+    file: &OpenFile,
     archive: &Archive,
     offset: u64,
     len: u64,
@@ -210,7 +211,7 @@ pub(super) fn load_decoded(
     uploader.upload(chunk, len, |at, piece| {
         let start = offset + at;
         let range = start..start + piece.len() as u64;
-        archive.read_into(range, piece).map_err(|error| code_of(&error))
+        archive.read_into(range, piece).map_err(|error| file.noted(error.into()))
     })
 }
 
@@ -222,7 +223,11 @@ pub(super) struct Load<'r> {
 }
 
 /// Fills rooms with ranges of an archive's contents, all together.
-pub(super) fn load_contents(archive: &Archive, loads: &mut [Load<'_>]) -> Result<(), RequestError> {
+pub(super) fn load_contents(
+    file: &OpenFile,
+    archive: &Archive,
+    loads: &mut [Load<'_>],
+) -> Result<(), RequestError> {
     // Decoding reads what it has decoded, so it is not done where reading is slow.
     let aside = |load: &Load<'_>| match &load.room {
         Room::Host(chunk) if chunk.is_slow_to_read() => vec![0; load.len as usize],
@@ -242,7 +247,8 @@ pub(super) fn load_contents(archive: &Archive, loads: &mut [Load<'_>]) -> Result
             }
         });
     }
-    archive.read(&mut reads, &ReadOptions::new()).map_err(|error| code_of(&error))?;
+    let read = archive.read(&mut reads, &ReadOptions::new());
+    read.map_err(|error| file.noted(error.into()))?;
     drop(reads);
     for (Load { room, .. }, aside) in loads.iter().zip(aside) {
         if let Room::Host(chunk) = room {

@@ -60,8 +60,10 @@ pub struct Matches {
     pub bytes: u64,
     /// Parts of files that could not be read, and were not searched.
     pub failed: u32,
-    /// One of the files of those parts, and why.
+    /// One of the files of those parts, and why, as a kernel is told.
     pub first_error: Option<(usize, RequestError)>,
+    /// Why that file could not be read, in one line, if more is known.
+    pub why: Option<String>,
 }
 
 impl Door {
@@ -93,6 +95,9 @@ impl Door {
         };
         matches.bytes = files.iter().map(|file| file.len).sum();
         matches.places.sort_unstable();
+        let of_failed = matches.first_error.and_then(|(file, _)| files.get(file));
+        let file = of_failed.and_then(|file| self.server.files.get(file.number).ok());
+        matches.why = file.and_then(|file| file.why().cloned());
         Ok(matches)
     }
 
@@ -163,9 +168,9 @@ impl Door {
             let first_error = RequestError::of_code(error).filter(|_| failed > 0);
             return Ok(Matches {
                 places: places.collect(),
-                bytes: 0,
                 failed,
                 first_error: first_error.map(|error| (error_file as usize, error)),
+                ..Matches::default()
             });
         }
     }

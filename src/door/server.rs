@@ -473,11 +473,11 @@ impl Server {
         if file.mode != FileMode::Contents {
             return load_plain(file, offset, len, room, uploader);
         }
-        let archive = self.files.archive(file)?;
+        let archive = self.files.archive(file).map_err(|failed| file.noted(failed))?;
         if room.is_on_device() && !file.is_prepared() {
-            return load_decoded(&archive, offset, len, room, uploader);
+            return load_decoded(file, &archive, offset, len, room, uploader);
         }
-        load_contents(&archive, &mut [Load { offset, len, room }])
+        load_contents(file, &archive, &mut [Load { offset, len, room }])
     }
 }
 

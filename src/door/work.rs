@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::FileMode;
 use super::background::Counted;
-use super::files::{MAX_PATH, OpenFile, code_of};
+use super::files::{MAX_PATH, OpenFile};
 use super::layout::{Answer, Request, op};
 use super::options::RequestError;
 use super::room::{Load, Room, Uploader, load_contents};
@@ -106,8 +106,9 @@ impl Server {
                     let destination = pool.part(room.place().0, length);
                     reading.room = Some(room);
                     let Some(destination) = destination else { return false };
+                    let file = Arc::clone(&file);
                     let done = move |outcome: Result<(), ArchiveError>| {
-                        reading.end(outcome.map_err(|error| code_of(&error)));
+                        reading.end(outcome.map_err(|error| file.noted(error.into())));
                     };
                     let range = offset..offset + length;
                     reads.push(BackgroundRead { range, destination, done: Box::new(done) });
@@ -143,7 +144,7 @@ impl Server {
                 room,
             })
             .collect();
-        if load_contents(&archive, &mut loads).is_err() {
+        if load_contents(&file, &archive, &mut loads).is_err() {
             return false;
         }
         drop(loads);

@@ -11,7 +11,7 @@ use pz::gpu::device::{Api, Device};
 use serde::Serialize;
 
 use crate::args::Bench;
-use crate::failure::{Failure, show};
+use crate::failure::{Failure, show, without_number};
 use crate::sizes::{Human, Size};
 use crate::table::Table;
 
@@ -139,7 +139,7 @@ pub fn measure(
 /// Why a door, or a file through it, cannot be opened. The file's name is said elsewhere.
 pub fn failure(error: DoorError) -> Failure {
     match error {
-        DoorError::File { error, .. } => Failure::environment(error),
+        DoorError::File { why, .. } => Failure::environment(without_number(&why)),
         error => Failure::environment(error),
     }
 }

@@ -7,7 +7,7 @@ use pz::door::{Door, DoorOptions, FileMode, OpenedFile};
 
 use super::door::failure;
 use crate::args::Search;
-use crate::failure::{Failure, show};
+use crate::failure::{Failure, describe_io, show, without_number};
 use crate::session::Session;
 use crate::settings;
 use crate::source::Input;
@@ -28,7 +28,10 @@ pub fn run(args: &Search, session: &mut Session) -> Result<(), Failure> {
             Ok(_) => {}
             Err(error) => {
                 let path = error.path().unwrap_or(&args.folder).to_path_buf();
-                session.fail(Input::Path(path), Failure::environment(error.to_string()));
+                // Its own text names the path once more.
+                let why = error.io_error().map(describe_io);
+                let failure = Failure::environment(why.unwrap_or_else(|| error.to_string()));
+                session.fail(Input::Path(path), failure);
             }
         }
     }
@@ -77,9 +80,11 @@ fn search(
     if let Some((file, error)) = found.first_error
         && let Some((path, _)) = opened.get(file)
     {
+        let why = found.why.unwrap_or_else(|| error.to_string());
+        let why = without_number(&why);
         let what = match found.failed {
-            1 => format!("{error}; 1 part was not searched"),
-            parts => format!("{error}; {parts} parts of this and other files were not searched"),
+            1 => format!("{why}; 1 part was not searched"),
+            parts => format!("{why}; {parts} parts of this and other files were not searched"),
         };
         session.fail(Input::Path((*path).clone()), Failure::environment(what));
     }

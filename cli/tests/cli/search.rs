@@ -1,6 +1,6 @@
 //! `pz search`: kernels, and threads that play them, search files and archives.
 
-use crate::support::{Folder, sample};
+use crate::support::{Folder, noise, sample};
 
 #[test]
 fn files_and_archives() {
@@ -34,9 +34,19 @@ fn what_cannot_be_searched_is_said() {
     let folder = Folder::new();
     folder.write("d/a.pz", b"no archive");
     folder.write("d/b", b"text");
-    let ran = folder.pz(&["search", "text", "d"]);
-    assert_eq!((ran.code, ran.stdout.as_slice()), (Some(1), &b"d/b:0\n"[..]));
-    assert_eq!(ran.stderr, "pz: d/a.pz: cannot be read or written\n");
+    // A block that is damaged comes to light only when it is read.
+    folder.write("d/c", &noise(100_000));
+    folder.pz(&["compress", "--rm", "-b", "64K", "d/c"]).silent();
+    let mut damaged = folder.read("d/c.pz");
+    damaged[1000] ^= 1;
+    folder.write("d/c.pz", &damaged);
+    for device in ["cpu", "opencl", "webgpu"] {
+        let ran = folder.pz(&["search", "--device", device, "text", "d"]);
+        assert_eq!((ran.code, ran.stdout.as_slice()), (Some(1), &b"d/b:0\n"[..]));
+        let damage = "pz: d/c.pz: corrupt: the block's checksum does not agree (frame 0, block 0, byte 25); \
+            1 part was not searched";
+        ran.says(1, &["pz: d/a.pz: not in pz format", damage]);
+    }
     folder.write("e/b", b"text");
     folder.pz(&["search", "", "e"]).complains(1, "pz: a pattern of 0 bytes");
     folder.pz(&["search", &"x".repeat(257), "e"]).complains(1, "pz: a pattern of 257 bytes");
