@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pz::Gpu;
 use pz::gpu::device::discovery::{self, Found};
-use pz::gpu::device::{Api, DeviceError, Kind, Limits};
+use pz::gpu::device::{Api, DeviceError, Kind};
 
 use crate::cleanup;
 use crate::failure::Failure;
@@ -50,19 +50,14 @@ impl Device {
     }
 
     /// Like [`open`](Self::open), but does not wait, so that the work can begin without the GPU. Ends the program
-    /// if there is no such device, or if `check` refuses its limits.
-    pub fn open_in_background(
-        self,
-        memory: Option<u64>,
-        check: impl FnOnce(&Limits) -> Result<(), Failure> + Send + 'static,
-    ) -> Option<Gpu> {
+    /// if there is no such device.
+    pub fn open_in_background(self, memory: Option<u64>) -> Option<Gpu> {
         if matches!(self, Device::Auto | Device::Cpu) {
             return None;
         }
         cleanup::watch();
         let gpu = Gpu::finding(move || {
-            let found = self.find().and_then(|found| check(found.limits()).map(|()| found));
-            let found = found.map_err(|failure| give_up(&failure))?;
+            let found = self.find().map_err(|failure| give_up(&failure))?;
             let limits = found.limits().clone();
             let open = move || {
                 found.open().inspect_err(|error| {

@@ -1,9 +1,9 @@
 //! Checks options and environment variables, and turns them into the library's.
 
+use std::fmt::Display;
 use std::thread;
 
-use pz::gpu::device::Limits;
-use pz::{Auto, DecodeOptions, Gpu, Level, Options, Pipeline, Statistics};
+use pz::{Auto, DecodeOptions, Gpu, Level, Options, Statistics};
 
 use crate::args::{self, Encoding, Machine};
 use crate::device::{Device, Several};
@@ -58,17 +58,10 @@ pub fn auto(memory: Option<u64>) -> Auto {
 
 /// Checks that a device that the user named can do this work. Another device never takes its place.
 pub fn check_gpu(device: Device, gpu: &Gpu, options: &Options) -> Result<(), Failure> {
-    let limits = gpu.found();
-    let limits = limits.map_err(|why| Failure::environment(format!("device {device}: {why}")))?;
-    check_limits(device, limits, options)
-}
-
-/// Checks that a device with these limits can do this work.
-fn check_limits(device: Device, limits: &Limits, options: &Options) -> Result<(), Failure> {
-    match pz::gpu::coder::Encoder::memory_for(limits, &options.encoding()?, 1) {
-        Ok(_) => Ok(()),
-        Err(why) => Err(Failure::environment(format!("device {device}: {why}"))),
-    }
+    let failed = |why: &dyn Display| Failure::environment(format!("device {device}: {why}"));
+    let limits = gpu.found().map_err(|why| failed(&why))?;
+    let memory = pz::gpu::coder::Encoder::memory_for(limits, &options.encoding()?, 1);
+    memory.map(|_| ()).map_err(|why| failed(&why))
 }
 
 /// The number of threads; 0 is one for each core. The library counts the cores if there is more than one block: that
@@ -86,19 +79,14 @@ pub fn all_cores() -> usize {
     thread::available_parallelism().map_or(1, |cores| cores.get())
 }
 
-/// The GPU that the user named. It is searched for in the background; `check` may refuse it.
-fn gpu(
-    machine: &Machine,
-    device: Device,
-    session: &mut Session,
-    check: impl FnOnce(&Limits) -> Result<(), Failure> + Send + 'static,
-) -> Result<Option<Gpu>, Failure> {
+/// The GPU that the user named. It is searched for in the background.
+fn gpu(machine: &Machine, device: Device, session: &mut Session) -> Result<Option<Gpu>, Failure> {
     let threads = match threads(machine)? {
         // Only `-v` names their number.
         0 if session.is_verbose() => all_cores(),
         threads => threads,
     };
-    let gpu = device.open_in_background(gpu_memory(machine.gpu_memory)?, check);
+    let gpu = device.open_in_background(gpu_memory(machine.gpu_memory)?);
     session.use_device(device, gpu.as_ref(), threads);
     Ok(gpu)
 }
@@ -133,14 +121,7 @@ pub fn encode(
     if let Some(filter) = filter {
         options = filter.apply(options);
     }
-    let asked = options.clone();
-    // A device does nothing for stored blocks. A later message says that it took no part.
-    let is_stored = asked.chosen_pipeline() == Pipeline::Store;
-    let check = move |limits: &Limits| match is_stored {
-        true => Ok(()),
-        false => check_limits(device, limits, &asked),
-    };
-    if let Some(gpu) = gpu(machine, device, session, check)? {
+    if let Some(gpu) = gpu(machine, device, session)? {
         options = options.gpu(gpu);
     }
     Ok(options.auto(&learning(machine, device, session)?))
@@ -206,7 +187,7 @@ pub fn decode(
     let device = device(machine.device)?;
     let mut settings = decode_quietly(machine)?;
     settings.options = settings.options.modules(trust.modules());
-    if let Some(gpu) = gpu(machine, device, session, |_| Ok(()))? {
+    if let Some(gpu) = gpu(machine, device, session)? {
         settings.options = settings.options.gpu(gpu);
     }
     settings.options = settings.options.auto(&learning(machine, device, session)?);
