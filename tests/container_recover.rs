@@ -4,11 +4,11 @@
 
 mod common;
 
-use std::io::Cursor;
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::ops::Range;
 
 use common::{decode_options, sample};
-use pz::{DecodeOptions, Error, Options, RecoveryReport};
+use pz::{DecodeOptions, Error, Options, Piece, Recovery, RecoveryReport};
 
 const BLOCK: u64 = 1 << 16;
 
@@ -441,4 +441,66 @@ fn a_decoder_accepts_whatever_recovery_calls_sound() {
         }
     }
     assert!(sound > 500 && refused > 500, "{sound} sound, {refused} refused");
+}
+
+/// A file of 2 PiB with a few parts that are no holes.
+struct Sparse {
+    parts: Vec<(u64, Vec<u8>)>,
+    at: u64,
+    read: u64,
+}
+
+const SPARSE_LEN: u64 = 1 << 51;
+
+impl Read for Sparse {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = buffer.len().min((SPARSE_LEN - self.at.min(SPARSE_LEN)) as usize);
+        for (i, byte) in buffer[..len].iter_mut().enumerate() {
+            let at = self.at + i as u64;
+            let part = self
+                .parts
+                .iter()
+                .find(|(start, part)| (*start..*start + part.len() as u64).contains(&at));
+            *byte = part.map_or(0, |(start, part)| part[(at - start) as usize]);
+        }
+        self.at += len as u64;
+        self.read += len as u64;
+        assert!(self.read < 16 << 20, "holes are read");
+        Ok(len)
+    }
+}
+
+impl Seek for Sparse {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.at = match to {
+            SeekFrom::Start(at) => at,
+            SeekFrom::End(by) => SPARSE_LEN.saturating_add_signed(by),
+            SeekFrom::Current(by) => self.at.saturating_add_signed(by),
+        };
+        Ok(self.at)
+    }
+}
+
+/// Before, within and behind what is left of a frame.
+#[test]
+fn holes_are_not_read() {
+    let Case { contents, file, blocks } = case();
+    let cut = blocks[2].start;
+    let parts = vec![(1 << 40, file[..cut].to_vec()), (1 << 50, file[cut..].to_vec())];
+    let ends: Vec<_> =
+        parts.iter().map(|(start, part)| (*start, start + part.len() as u64)).collect();
+    let data_from = move |offset: u64| {
+        let next = ends.iter().find(|(_, end)| offset < *end);
+        next.map_or(SPARSE_LEN, |(start, _)| offset.max(*start))
+    };
+    let sparse = Sparse { parts, at: 0, read: 0 };
+    let mut recovery = Recovery::sparse(sparse, &decode_options(), data_from).unwrap();
+    let mut saved = Vec::new();
+    while let Some(piece) = recovery.next_piece().unwrap() {
+        if let Piece::Block { contents, .. } = piece {
+            saved.extend_from_slice(contents);
+        }
+    }
+    assert!(saved == contents);
+    assert!(recovery.extent().unwrap().declared >= contents.len() as u64);
 }

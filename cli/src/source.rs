@@ -307,6 +307,20 @@ impl Source {
         None
     }
 
+    /// Finds for an offset the first one from it on that does not lie in a hole, as far as the system tells. It moves the
+    /// position for reading only for the time of a call.
+    pub fn data_from(&self) -> impl Fn(u64) -> u64 + Send + Sync + use<> {
+        let file = match &self.body {
+            Body::File(file) => file.try_clone().ok(),
+            Body::Remote(_) => None,
+        };
+        let len = self.len();
+        move |offset| match (&file, len) {
+            (Some(file), Some(len)) => data_from(file, offset, len).unwrap_or(offset),
+            _ => offset,
+        }
+    }
+
     /// Bytes read so far.
     pub fn bytes_read(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
@@ -351,6 +365,24 @@ impl Source {
         fs::remove_file(path)?;
         Ok(())
     }
+}
+
+/// The first offset from `offset` on that does not lie in a hole of `file`; its length `len` if there is none.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn data_from(mut file: &File, offset: u64, len: u64) -> io::Result<u64> {
+    let position = file.stream_position()?;
+    let data = rustix::fs::seek(file, rustix::fs::SeekFrom::Data(offset));
+    file.seek(SeekFrom::Start(position))?;
+    match data {
+        Err(rustix::io::Errno::NXIO) => Ok(len.max(offset)),
+        data => Ok(data?),
+    }
+}
+
+/// This system does not tell.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn data_from(_: &File, offset: u64, _: u64) -> io::Result<u64> {
+    Ok(offset)
 }
 
 impl Read for Source {

@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::path::Path;
 
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, hex};
+use crate::source::Input;
 use crate::standard;
 
 /// The widths of columns. They must be known before the first row is printed.
@@ -92,11 +94,50 @@ pub fn print(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The name of a file in JSON: as it is, without the escapes of messages.
+#[derive(Serialize)]
+pub struct JsonName {
+    /// The name. Where it is not Unicode, `\u{fffd}` stands for each part that is not.
+    file: String,
+    /// The bytes of a name that is not Unicode, in hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file_bytes: Option<String>,
+}
+
+impl JsonName {
+    /// The name of an input that the user named.
+    pub fn of(input: &Input) -> Self {
+        match input {
+            Input::Path(path) => Self::of_path(path),
+            Input::Stdin | Input::Uri(_) => Self { file: input.to_string(), file_bytes: None },
+        }
+    }
+
+    /// The name of a file of this machine.
+    pub fn of_path(path: &Path) -> Self {
+        let file_bytes = match path.to_str() {
+            Some(_) => None,
+            None => Some(hex(path.as_os_str().as_encoded_bytes())),
+        };
+        Self { file: path.to_string_lossy().into_owned(), file_bytes }
+    }
+
+    /// Its members, for an object that is written member by member.
+    pub fn members(&self) -> Result<String, Failure> {
+        let text = serde_json::to_string_pretty(self).map_err(not_json)?;
+        Ok(text.trim_matches(['{', '}', '\n']).to_string())
+    }
+}
+
 /// Prints a value as JSON on standard output.
 pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value);
-    let text = text.map_err(|error| Failure::bug(format!("cannot write JSON: {error}")))?;
+    let text = serde_json::to_string_pretty(value).map_err(not_json)?;
     print(&(text + "\n"))
+}
+
+/// The failure to write JSON.
+pub fn not_json(error: serde_json::Error) -> Failure {
+    Failure::bug(format!("cannot write JSON: {error}"))
 }
 
 /// Gathers text for standard output, and prints it in large pieces.

@@ -8,7 +8,7 @@ mod stretch;
 use std::io::{Read, Seek};
 use std::ops::Range;
 
-use super::salvage::{Salvage, Step};
+use super::salvage::{Holes, Salvage, Step};
 use crate::error::{Error, Place};
 use crate::pipeline::DecodeOptions;
 use read_ahead::ReadAhead;
@@ -70,6 +70,7 @@ pub enum Piece<'a> {
 /// ```
 pub struct Recovery<R: Read + Seek> {
     reader: R,
+    holes: Holes,
     max_memory: u64,
     ahead: ReadAhead,
 }
@@ -90,11 +91,28 @@ impl<R: Read + Seek> Recovery<R> {
     ///
     /// # Errors
     /// The errors of reading, and [`Error::NotPz`] if nothing in the file belongs to a `.pz` file.
-    pub fn new(mut reader: R, options: &DecodeOptions) -> Result<Self, Error> {
-        let salvage = Salvage::new(&mut reader, options.max_memory)?;
+    pub fn new(reader: R, options: &DecodeOptions) -> Result<Self, Error> {
+        Self::with_holes(reader, options, Holes::default())
+    }
+
+    /// Like [`new`](Self::new), of a file that may have holes. They are not read: `data_from` gives for an offset in
+    /// bytes the first one from it on that does not lie in a hole; the length of the file if there is none.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub fn sparse(
+        reader: R,
+        options: &DecodeOptions,
+        data_from: impl Fn(u64) -> u64 + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        Self::with_holes(reader, options, Holes::new(data_from))
+    }
+
+    fn with_holes(mut reader: R, options: &DecodeOptions, holes: Holes) -> Result<Self, Error> {
+        let salvage = Salvage::new(&mut reader, options.max_memory, &holes)?;
         let salvage = salvage.ok_or(Error::NotPz { place: Place::default() })?;
         let (max_memory, ahead) = (options.max_memory, ReadAhead::new(salvage, options));
-        Ok(Self { reader, max_memory, ahead })
+        Ok(Self { reader, holes, max_memory, ahead })
     }
 
     /// Goes through the structures of the whole file, without decoding blocks, and returns the length of the contents.
@@ -103,7 +121,7 @@ impl<R: Read + Seek> Recovery<R> {
     /// # Errors
     /// The errors of reading and, as in [`next_piece`](Self::next_piece), of structures.
     pub fn extent(&mut self) -> Result<Extent, Error> {
-        let salvage = Salvage::new(&mut self.reader, self.max_memory)?;
+        let salvage = Salvage::new(&mut self.reader, self.max_memory, &self.holes)?;
         let mut salvage = salvage.ok_or(Error::NotPz { place: Place::default() })?;
         let mut found = 0_u64;
         while let Some(step) = salvage.next(&mut self.reader)? {

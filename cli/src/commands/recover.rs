@@ -17,7 +17,7 @@ use crate::settings;
 use crate::sizes::Human;
 use crate::source::{self, Change, Input, Permit, Source};
 use crate::standard;
-use crate::table::Printer;
+use crate::table::{JsonName, Printer};
 
 /// Saves the undamaged blocks of a damaged file.
 pub fn run(args: &Recover, session: &mut Session) -> Result<(), Failure> {
@@ -108,7 +108,8 @@ fn save(
     args: &Recover,
     options: &DecodeOptions,
 ) -> Result<Report, Failure> {
-    let mut recovery = Recovery::new(source, options)?;
+    let data_from = source.data_from();
+    let mut recovery = Recovery::sparse(source, options, data_from)?;
     let limit = args.max_output.map_or(u64::MAX, |size| size.0);
     if args.fill {
         check_extent(recovery.extent()?, args)?;
@@ -267,9 +268,7 @@ impl Report {
     }
 
     fn write_json(self, input: &Input, writer: &mut impl Write) -> Result<(), Failure> {
-        let file = serde_json::to_string(&input.to_string());
-        let file = file.map_err(|error| Failure::bug(format!("cannot write JSON: {error}")))?;
-        writeln!(writer, "{{\n  \"file\": {file},")?;
+        writeln!(writer, "{{\n{},", JsonName::of(input).members()?)?;
         writeln!(writer, "  \"saved_blocks\": {},", self.saved_blocks)?;
         writeln!(writer, "  \"saved_bytes\": {},", self.saved_bytes)?;
         self.lost.write_json("lost", writer)?;

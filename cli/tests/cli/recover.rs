@@ -171,6 +171,20 @@ fn holes_take_no_space() {
     assert!(metadata.blocks() * 512 < 1 << 20, "{} blocks", metadata.blocks());
 }
 
+/// To read this hole would take longer than anyone waits.
+#[cfg(target_os = "linux")]
+#[test]
+fn holes_of_the_input_are_not_read() {
+    let folder = Folder::new();
+    let contents = sample(5 * BLOCK);
+    damaged(&folder, &contents, 10);
+    let file = std::fs::File::options().write(true).open(folder.path("a.pz")).unwrap();
+    file.set_len(10 << 40).unwrap();
+    let ran = folder.pz(&["recover", "a.pz"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(folder.read("a") == [&contents[..2 * BLOCK], &contents[3 * BLOCK..]].concat());
+}
+
 #[test]
 fn holes_between_blocks_keep_every_offset() {
     let folder = Folder::new();

@@ -302,6 +302,7 @@ mod tests {
 
     use super::*;
     use crate::pipeline::Options;
+    use crate::stream::salvage::Holes;
 
     /// A file of blocks of 64 KiB.
     fn file(len: usize) -> Vec<u8> {
@@ -311,7 +312,9 @@ mod tests {
     }
 
     fn read_ahead(file: &[u8], options: &DecodeOptions) -> ReadAhead {
-        let salvage = Salvage::new(&mut Cursor::new(file), options.max_memory).unwrap().unwrap();
+        let salvage = Salvage::new(&mut Cursor::new(file), options.max_memory, &Holes::default())
+            .unwrap()
+            .unwrap();
         ReadAhead::new(salvage, options)
     }
 

@@ -28,6 +28,8 @@ use layout::Layout;
 use scout::{Indexed, Scout};
 use walk::Walk;
 
+pub(super) use walk::Holes;
+
 /// A structure, or the bytes between two.
 #[derive(Debug, Clone)]
 struct Item {
@@ -112,9 +114,10 @@ impl Salvage {
     pub(super) fn new(
         reader: &mut (impl Read + Seek),
         max_memory: u64,
+        holes: &Holes,
     ) -> Result<Option<Self>, Error> {
         let len = reader.seek(std::io::SeekFrom::End(0))?;
-        let mut walk = Walk::new(len);
+        let mut walk = Walk::new(len, holes.clone());
         let pending = walk.next(reader)?;
         match pending {
             Some(Item { what: What::Damage, end, .. }) if end == len => return Ok(None),
@@ -201,7 +204,8 @@ impl Salvage {
         {
             self.has_looked = true;
             let len = self.walk.file_len();
-            let scout = self.scout.get_or_insert_with(|| Scout::new(len));
+            let holes = &self.walk.holes;
+            let scout = self.scout.get_or_insert_with(|| Scout::new(len, holes.clone()));
             let claim = scout.claim_of(open.start, self.max_memory / 4, reader)?;
             if let Some(claim) = claim
                 && let Some(indexed) = claim.resume(open.blocks, item.start, scout, reader)?

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{Read, Seek};
 
 use super::frame::Tracker;
-use super::walk::Walk;
+use super::walk::{Holes, Walk};
 use super::{Item, What};
 use crate::error::Error;
 use crate::format::{BlockHeader, Fault, Footer, FrameHeader, INDEX_MARKER, MAX_BLOCK_HEADER_LEN};
@@ -27,8 +27,12 @@ pub(super) struct Claim {
 }
 
 impl Scout {
-    pub(super) fn new(file_len: u64) -> Self {
-        Self { walk: Walk::new(file_len), tracker: Tracker::default(), claims: VecDeque::new() }
+    pub(super) fn new(file_len: u64, holes: Holes) -> Self {
+        Self {
+            walk: Walk::new(file_len, holes),
+            tracker: Tracker::default(),
+            claims: VecDeque::new(),
+        }
     }
 
     /// Bytes of memory in use.

@@ -3,6 +3,7 @@
 
 use std::io::{Read, Seek};
 use std::ops::Range;
+use std::sync::Arc;
 
 use crc32c::{crc32c, crc32c_append};
 
@@ -17,12 +18,33 @@ use crate::stream::window::{ReadFrom, Window};
 
 /// Base-2 logarithm of the largest block size.
 const MAX_BLOCK_LOG: u8 = Pipeline::Bwt.max_block_log();
+/// A search skips zeros.
+const _: () = assert!(BLOCK_MARKER[0] != 0 && INDEX_MARKER[0] != 0 && MAGIC[0] != 0);
 /// Possible lengths of a block, header included.
 const BLOCK_LENGTHS: Range<u32> = 20..(1 << MAX_BLOCK_LOG) + MAX_BLOCK_HEADER_LEN as u32 + 1;
+
+/// Where a sparse file holds data: for each offset the first one from it on that does not lie in a hole.
+///
+/// A search for structures skips holes, which read as zeros and may be longer than anyone can wait for.
+#[derive(Clone, Default)]
+pub(in crate::stream) struct Holes(Option<Arc<DataFrom>>);
+
+type DataFrom = dyn Fn(u64) -> u64 + Send + Sync;
+
+impl Holes {
+    pub fn new(data_from: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(data_from)))
+    }
+
+    fn data_from(&self, offset: u64) -> u64 {
+        self.0.as_ref().map_or(offset, |data_from| data_from(offset).max(offset))
+    }
+}
 
 /// Finds the structures of a file, in order and without gaps.
 pub(super) struct Walk {
     pub(super) window: Window,
+    pub(super) holes: Holes,
     /// Offset of the next item.
     at: u64,
     /// The structure at that offset, once it has been looked for.
@@ -33,9 +55,9 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    pub(super) fn new(file_len: u64) -> Self {
+    pub(super) fn new(file_len: u64, holes: Holes) -> Self {
         let budget = file_len.saturating_mul(8).saturating_add(16 << 20);
-        Self { window: Window::new(file_len), at: 0, ahead: None, budget }
+        Self { window: Window::new(file_len), holes, at: 0, ahead: None, budget }
     }
 
     pub(super) fn file_len(&self) -> u64 {
@@ -202,6 +224,11 @@ impl Walk {
     ) -> Result<(u64, Option<Item>), Error> {
         while from < self.file_len() {
             let bytes = self.window.from(reader, from, 2)?;
+            if bytes.iter().all(|byte| *byte == 0) {
+                // No marker begins with a zero.
+                from = self.holes.data_from(from + bytes.len() as u64);
+                continue;
+            }
             // Two bytes rule out most coincidences.
             let candidate = bytes.windows(2).position(|pair| {
                 *pair == BLOCK_MARKER || *pair == INDEX_MARKER || *pair == MAGIC[..2]
