@@ -244,7 +244,7 @@ pub struct List {
     /// Most memory to take [default: 2G]
     #[arg(short = 'M', long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub memory: Option<Size>,
-    /// Print JSON: an array with an object per file
+    /// Print JSON: an array with an object per file; a name that is not Unicode has its bytes too, in hexadecimal digits
     #[arg(long)]
     pub json: bool,
     /// Print one line per block

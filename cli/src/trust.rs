@@ -2,7 +2,8 @@
 //!
 //! The file is `pz/trusted-modules` in `$XDG_CONFIG_HOME` or, without that, where the system keeps settings. A line has
 //! the SHA-256 of a module in hexadecimal digits and, after a space, what people call it. Empty lines, and those that
-//! begin with `#`, are skipped. Users may edit it.
+//! begin with `#`, are skipped. Users may edit it. A line that is no hash trusts nothing, and the others count all the
+//! same: an editor or a full disk may have cut it.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
@@ -13,6 +14,7 @@ use clap::Args;
 use etcetera::BaseStrategy as _;
 use pz::Modules;
 
+use crate::cleanup;
 use crate::failure::Failure;
 
 // Which modules may run.
@@ -30,16 +32,45 @@ impl Trust {
             return Modules::Allow;
         }
         let listed = read().unwrap_or_default();
-        Modules::Trusted(listed.into_iter().map(|(hash, _)| hash).collect())
+        Modules::Trusted(listed.trusted.into_iter().map(|(hash, _)| hash).collect())
     }
 }
 
 /// Whether the user has said that a module may run.
 pub fn is_trusted(hash: &[u8; 32]) -> bool {
     // A file may have a module in each of many frames.
-    static LISTED: OnceLock<Vec<([u8; 32], String)>> = OnceLock::new();
-    let listed = LISTED.get_or_init(|| read().unwrap_or_default());
-    listed.iter().any(|(known, _)| known == hash)
+    static LISTED: OnceLock<List> = OnceLock::new();
+    LISTED.get_or_init(|| read().unwrap_or_default()).has(hash)
+}
+
+/// What the list holds.
+#[derive(Debug, Default)]
+pub struct List {
+    /// Hashes, with what people call them.
+    pub trusted: Vec<([u8; 32], String)>,
+    /// Numbers of the lines that are no hashes.
+    pub wrong: Vec<usize>,
+}
+
+impl List {
+    fn has(&self, hash: &[u8; 32]) -> bool {
+        self.trusted.iter().any(|(known, _)| known == hash)
+    }
+
+    fn of(text: &str) -> Self {
+        let mut list = Self::default();
+        for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (hash, name) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+            match parse(hash) {
+                Some(hash) => list.trusted.push((hash, name.trim().to_string())),
+                None => list.wrong.push(number),
+            }
+        }
+        list
+    }
 }
 
 /// The most bytes of the list that are read.
@@ -58,15 +89,15 @@ pub fn path() -> Result<PathBuf, Failure> {
     Ok(folder.join("pz").join("trusted-modules"))
 }
 
-/// The hashes of the list, with what people call them.
+/// Reads the list.
 ///
 /// # Errors
-/// If the file cannot be read, if others could have written it, or if a line is no hash.
-pub fn read() -> Result<Vec<([u8; 32], String)>, Failure> {
+/// If the file cannot be read, or if others could have written it.
+pub fn read() -> Result<List, Failure> {
     let path = path()?;
     let at = |failure: Failure| failure.at(&path);
     let metadata = match fs::metadata(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(List::default()),
         metadata => metadata.map_err(|error| at(error.into()))?,
     };
     if !metadata.is_file() || metadata.len() > MAX_LEN {
@@ -82,16 +113,9 @@ pub fn read() -> Result<Vec<([u8; 32], String)>, Failure> {
             )));
         }
     }
-    let text = fs::read_to_string(&path).map_err(|error| at(error.into()))?;
-    let lines = (1..).zip(text.lines().map(str::trim));
-    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    lines
-        .map(|(number, line)| {
-            let (hash, name) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            let wrong = || at(Failure::environment(format!("line {number} is no SHA-256")));
-            Ok((parse(hash).ok_or_else(wrong)?, name.trim().to_string()))
-        })
-        .collect()
+    let bytes = fs::read(&path).map_err(|error| at(error.into()))?;
+    // A name may be cut within a character.
+    Ok(List::of(&String::from_utf8_lossy(&bytes)))
 }
 
 /// A hash of 64 hexadecimal digits.
@@ -111,11 +135,13 @@ pub fn parse(text: &str) -> Option<[u8; 32]> {
 /// Adds a hash to the list. Returns whether it was new.
 ///
 /// # Errors
-/// If the list cannot be read or written.
+/// If the list cannot be read or written. Then it is as it was before.
 pub fn add(hash: [u8; 32], name: &str) -> Result<bool, Failure> {
-    if read()?.iter().any(|(known, _)| *known == hash) {
+    if read()?.has(&hash) {
         return Ok(false);
     }
+    // A limit on the length of files then is an error like others.
+    cleanup::watch();
     let path = path()?;
     let at = |error: std::io::Error| Failure::from(error).at(&path);
     if let Some(folder) = path.parent() {
@@ -132,13 +158,40 @@ pub fn add(hash: [u8; 32], name: &str) -> Result<bool, Failure> {
     let text = fs::read(&path).unwrap_or_default();
     let end = if text.is_empty() || text.ends_with(b"\n") { "" } else { "\n" };
     let line = format!("{end}{} {}\n", crate::failure::hex(&hash), name.escape_debug());
-    options.open(&path).and_then(|mut file| file.write_all(line.as_bytes())).map_err(at)?;
+    let mut file = options.open(&path).map_err(at)?;
+    let written = file.write_all(line.as_bytes());
+    if written.is_err() {
+        // Part of the line may have found room on a full disk.
+        let _ = file.set_len(text.len() as u64);
+    }
+    written.map_err(at)?;
     Ok(true)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_was_cut_spoils_no_other() {
+        let hashes: Vec<_> = ["0a", "1b", "2c"].map(|pair| pair.repeat(32)).into();
+        let [one, two, three] = &hashes[..] else { unreachable!() };
+        let whole = format!("# mine\n{one} first\n\n{two}\n{three} a name\n");
+        let trusted = |list: &List| {
+            list.trusted.iter().map(|(hash, _)| crate::failure::hex(hash)).collect::<Vec<_>>()
+        };
+        for cut in 0..=whole.len() {
+            let list = List::of(&whole[..cut]);
+            // All lines that are there with their whole hashes.
+            let count = hashes.iter().filter(|hash| whole[..cut].contains(*hash)).count();
+            assert_eq!(trusted(&list), hashes[..count], "{cut} bytes");
+            // What was added since, in a line of its own.
+            let list = List::of(&format!("{}\n{}\n", &whole[..cut], "3d".repeat(32)));
+            assert_eq!((trusted(&list).len(), list.wrong.len() < 2), (count + 1, true));
+        }
+        let list = List::of(&format!("{one}\nno hash\n{two} \u{fffd}\n{three}0\n"));
+        assert_eq!((trusted(&list), list.wrong), (hashes[..2].to_vec(), vec![2, 4]));
+    }
 
     #[test]
     fn hashes() {

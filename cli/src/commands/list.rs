@@ -17,7 +17,7 @@ use crate::inputs::{self, Select};
 use crate::session::Session;
 use crate::sizes::{self, Human, Size};
 use crate::source::{Input, Permit, Source};
-use crate::table::{self, Columns, Printer, Table};
+use crate::table::{self, Columns, JsonName, Printer, Table, not_json};
 use crate::trust;
 
 /// The checksum of headers, payloads, contents and index in every frame.
@@ -82,7 +82,7 @@ struct File {
 
 /// The sums of a whole file.
 struct Sums {
-    file: String,
+    input: Input,
     frames: u64,
     blocks: u64,
     pipelines: Vec<Pipeline>,
@@ -138,7 +138,7 @@ impl File {
 impl Sums {
     fn new(input: &Input) -> Self {
         Sums {
-            file: input.to_string(),
+            input: input.clone(),
             frames: 0,
             blocks: 0,
             pipelines: Vec::new(),
@@ -170,14 +170,14 @@ impl Sums {
     /// Its name, and what modules it needs.
     fn name(&self) -> String {
         let count = match self.modules.len() {
-            0 => return self.file.clone(),
+            0 => return self.input.to_string(),
             1 => "a module".to_string(),
             MAX_MODULES => format!("{MAX_MODULES} modules or more"),
             count => format!("{count} modules"),
         };
         let are_trusted = self.modules.iter().all(|(_, is_trusted)| *is_trusted);
         let trusted = if are_trusted { "trusted" } else { "not trusted" };
-        format!("{} (needs {count}, {trusted})", self.file)
+        format!("{} (needs {count}, {trusted})", self.input)
     }
 
     fn ratio(&self) -> f64 {
@@ -207,14 +207,11 @@ fn print_json(args: &List, options: &DecodeOptions, session: &mut Session) -> Re
     printer.finish().and(ended)
 }
 
-fn not_json(error: serde_json::Error) -> Failure {
-    Failure::bug(format!("cannot write JSON: {error}"))
-}
-
 /// The JSON of one file.
 #[derive(Serialize)]
 struct JsonFile {
-    file: String,
+    #[serde(flatten)]
+    name: JsonName,
     frames: JsonFrames,
     blocks: u64,
     /// Sizes in bytes.
@@ -305,7 +302,7 @@ impl JsonFile {
         let (listing, failure) = (RefCell::new(listing), RefCell::default());
         JsonFile {
             ratio: sums.ratio(),
-            file: sums.file,
+            name: JsonName::of(&sums.input),
             frames: JsonFrames(Reading { listing, failure, with_blocks }),
             blocks: sums.blocks,
             compressed_size: sums.compressed_size,
@@ -429,7 +426,7 @@ fn print_details(file: &mut File) -> Result<Result<(), Failure>, Failure> {
     let mut printer = Printer::default();
     printer.put(&format!(
         "{}: {} bytes of contents in {} bytes, ratio {:.3}, {CHECK}\n",
-        sums.file,
+        sums.input,
         sums.content_size,
         sums.compressed_size,
         sums.ratio(),

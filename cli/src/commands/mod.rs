@@ -40,7 +40,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Bench(args) => bench::run(&args, &mut session)?,
         Command::Devices(args) => devices::run(&args)?,
         Command::Cost(args) => cost::run(&args)?,
-        Command::Module(args) => module::run(&args)?,
+        Command::Module(args) => module::run(&args, &mut session)?,
         Command::Recover(args) => recover::run(&args, &mut session)?,
         Command::Search(args) => search::run(&args, &mut session)?,
         Command::Serve(args) => serve::run(&args)?,

@@ -14,26 +14,28 @@ use crate::failure::{Failure, hex, show};
 use crate::module_file::read;
 use crate::modules::{Action, Check, Modules, Run};
 use crate::output::{self, Output};
+use crate::session::Session;
 use crate::settings;
 use crate::sizes::Size;
 use crate::source::Input;
-use crate::table;
-use crate::trust;
+use crate::table::{self, JsonName};
+use crate::trust::{self, List};
 
 /// Checks or runs a module.
-pub fn run(args: &Modules) -> Result<(), Failure> {
+pub fn run(args: &Modules, session: &mut Session) -> Result<(), Failure> {
     match &args.action {
         Action::Check(args) => check(args),
         Action::Run(args) => execute(args),
         Action::Trust(args) => trust_one(&args.module),
-        Action::Trusted => list_trusted(),
+        Action::Trusted => list_trusted(session),
     }
 }
 
 /// What `check` says.
 #[derive(Serialize)]
 struct Report {
-    file: String,
+    #[serde(flatten)]
+    file: JsonName,
     bytes: usize,
     sha256: String,
     entries: Vec<EntryReport>,
@@ -98,15 +100,16 @@ impl Report {
             Err(refusal) => EntryReport { name, figures: None, refused: Some(refusal.to_string()) },
         });
         Report {
-            file: show(path),
+            file: JsonName::of_path(path),
             bytes: module.bytes().len(),
             sha256: hex(&module.sha256()),
             entries: entries.collect(),
         }
     }
 
-    fn to_text(&self) -> String {
-        let mut text = format!("{}: {} bytes\n  SHA-256  {}\n", self.file, self.bytes, self.sha256);
+    fn to_text(&self, path: &Path) -> String {
+        let (name, bytes) = (show(path), self.bytes);
+        let mut text = format!("{name}: {bytes} bytes\n  SHA-256  {}\n", self.sha256);
         for EntryReport { name, figures, refused } in &self.entries {
             let name = name.escape_debug();
             text += &match figures {
@@ -158,13 +161,19 @@ fn trust_one(module: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Prints the modules that may run.
-fn list_trusted() -> Result<(), Failure> {
-    let lines = trust::read()?.into_iter();
+/// Prints the modules that may run, and which lines of the list are no hashes.
+fn list_trusted(session: &mut Session) -> Result<(), Failure> {
+    let List { trusted, wrong } = trust::read()?;
+    let lines = trusted.into_iter();
     let lines: String = lines
         .map(|(hash, name)| format!("{} {name}", hex(&hash)).trim_end().to_string() + "\n")
         .collect();
-    table::print(&lines)
+    table::print(&lines)?;
+    for number in wrong {
+        let why = format!("line {number} is no SHA-256, and nothing is trusted for it");
+        session.fail(show(&trust::path()?), Failure::environment(why));
+    }
+    Ok(())
 }
 
 /// Prints what a module costs and may do.
@@ -173,7 +182,7 @@ fn check(args: &Check) -> Result<(), Failure> {
     let report = Report::of(&args.file, &module, args.entry.as_deref());
     match args.json {
         true => table::print_json(&report)?,
-        false => table::print(&report.to_text())?,
+        false => table::print(&report.to_text(&args.file))?,
     }
     let refused = report.entries.iter().filter(|entry| entry.refused.is_some());
     match refused.count() {

@@ -58,6 +58,23 @@ fn files_that_may_not_grow() {
     assert_eq!(folder.names(), ["a"]);
 }
 
+/// What does not find room in the list of trusted modules leaves it as it was.
+#[test]
+fn a_list_that_may_not_grow() {
+    let folder = Folder::new();
+    let list = format!("# {}\n", "x".repeat(1000));
+    folder.write("settings/pz/trusted-modules", list.as_bytes());
+    let hash = "0f".repeat(32);
+    let script = format!("ulimit -f 1; exec '{}' module trust {hash}", program());
+    let mut command = Command::new("bash");
+    command.env("XDG_CONFIG_HOME", folder.path("settings"));
+    let output = command.args(["-c", &script]).current_dir(folder.as_path()).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.ends_with("trusted-modules: File too large\n"), "{stderr}");
+    assert_eq!(folder.read("settings/pz/trusted-modules"), list.as_bytes());
+}
+
 #[test]
 fn a_full_file_system() {
     if std::env::var_os("PZ_TEST_NO_MOUNT").is_some() {

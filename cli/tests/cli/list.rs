@@ -215,3 +215,41 @@ fn many_frames_are_listed_in_order() {
     let lines = ran.stdout_lines().filter(|line| line.starts_with("frame ")).count();
     assert_eq!(lines, 20_000);
 }
+
+/// Names in JSON are those of the files, whatever messages make of them.
+#[cfg(unix)]
+#[test]
+fn json_has_the_names_themselves() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    for (name, file, bytes) in [
+        (&b"plain.pz"[..], "plain.pz", None),
+        ("größer.pz".as_bytes(), "größer.pz", None),
+        (b"two\nlines\x1b\"\\.pz", "two\nlines\u{1b}\"\\.pz", None),
+        (b"caf\xe9.pz", "caf\u{fffd}.pz", Some("636166e92e707a")),
+        (b"\xff\xfe", "\u{fffd}\u{fffd}", Some("fffe")),
+    ] {
+        let folder = Folder::new();
+        let name = OsStr::from_bytes(name);
+        let path = folder.as_path().join(name);
+        std::fs::write(&path, pz_of(b"contents")).unwrap();
+        for command in ["list", "recover"] {
+            let mut command = folder.command(&[command, "--json"]);
+            if command.get_args().next() == Some(OsStr::new("recover")) {
+                command.args(["-o", "saved"]);
+            }
+            let output = command.arg(name).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            let object = if json.is_array() { &json[0] } else { &json };
+            assert_eq!(
+                (object["file"].as_str(), object["file_bytes"].as_str()),
+                (Some(file), bytes)
+            );
+        }
+    }
+}
+
+fn pz_of(contents: &[u8]) -> Vec<u8> {
+    Folder::new().pz_with(&["-1"], contents).silent()
+}

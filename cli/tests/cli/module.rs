@@ -241,6 +241,13 @@ fn a_filter_of_the_users_own_goes_with_the_file() {
     assert!(folder.read("saved") == contents);
     let listed = pz(&["list", "in.pz"]).silent();
     assert!(String::from_utf8(listed).unwrap().contains("in.pz (needs a module, trusted)"));
+    // A line that a full disk has cut spoils no other, and is told when asked.
+    let whole = std::fs::read(&list).unwrap();
+    std::fs::write(&list, [&whole[..], &hash.as_bytes()[..40]].concat()).unwrap();
+    pz(&["test", "in.pz"]).silent();
+    let line =
+        format!("pz: {}: line 3 is no SHA-256, and nothing is trusted for it", list.display());
+    assert_eq!(pz(&["module", "trusted"]).says(1, &[&line]), trusted.as_bytes());
     // A list that others may write to counts for nothing, and says so when asked.
     #[cfg(unix)]
     {
