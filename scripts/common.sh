@@ -46,19 +46,36 @@ need_software_devices() {
     [ "${#missing[@]}" -eq 0 ] || install_packages "${missing[@]}" ||
         die "Software devices for OpenCL (PoCL) or Vulkan (lavapipe) are missing, and cannot be installed here;" \
             "on Debian: apt-get install ${missing[*]}"
+    # PoCL 5 and 6 compile the kernels only by this method; pz refuses them without it.
+    case $(dpkg-query --show --showformat '${Version}' pocl-opencl-icd 2>/dev/null || true) in
+        [56].*) export POCL_WORK_GROUP_METHOD=${POCL_WORK_GROUP_METHOD:-cbs} ;;
+    esac
 }
 
-# NVRTC, which compiles kernels for CUDA, so that they are compiled on every machine. It comes from PyPI, to the folder
-# that is given, unless PZ_NVRTC names a library. Sets PZ_NVRTC.
+# NVRTC, which compiles kernels for CUDA, so that they are compiled on every machine: one version of PZ_NVRTC, and an older
+# and a newer one in PZ_TEST_NVRTC. They come from PyPI, to the folder that is given, unless the variables are set.
 need_nvrtc() {
-    [ -z "${PZ_NVRTC:-}" ] || return 0
-    export PZ_NVRTC=$1/nvidia/cuda_nvrtc/lib/libnvrtc.so.12
-    [ ! -e "$PZ_NVRTC" ] || return 0
+    local twelve=nvidia/cuda_nvrtc/lib/libnvrtc.so.12 thirteen=nvidia/cu13/lib/libnvrtc.so.13
+    if [ -z "${PZ_NVRTC:-}" ]; then
+        export PZ_NVRTC=$1/$twelve
+        fetch_nvrtc "$PZ_NVRTC" "$1" nvidia-cuda-nvrtc-cu12==12.9.86
+    fi
+    if [ -z "${PZ_TEST_NVRTC:-}" ]; then
+        export PZ_TEST_NVRTC=$1/old/$twelve:$1/new/$thirteen
+        fetch_nvrtc "$1/old/$twelve" "$1/old" nvidia-cuda-nvrtc-cu12==12.4.127
+        fetch_nvrtc "$1/new/$thirteen" "$1/new" nvidia-cuda-nvrtc==13.0.88
+    fi
+}
+
+# Fetches a library of NVRTC to a folder, in the package that is given, if it is not there.
+fetch_nvrtc() {
+    [ ! -e "$1" ] || return 0
     python3 -m pip --version >/dev/null 2>&1 || install_packages python3-pip ||
         die "pip is missing, and cannot be installed here: on Debian, apt-get install python3-pip"
-    say "Fetching NVRTC"
-    python3 -m pip install --quiet --no-deps --upgrade --target "$1" nvidia-cuda-nvrtc-cu12==12.9.86 && [ -e "$PZ_NVRTC" ] ||
-        die "NVRTC is missing, and pip cannot fetch it: set PZ_NVRTC to the path of libnvrtc.so"
+    say "Fetching NVRTC: $3"
+    python3 -m pip install --quiet --no-deps --upgrade --target "$2" "$3" && [ -e "$1" ] ||
+        die "NVRTC is missing, and pip cannot fetch it: set PZ_NVRTC to the path of libnvrtc.so, and PZ_TEST_NVRTC to those" \
+            "of versions 12.4 and 13, with a colon between"
 }
 
 # A virtual environment for Python 3.11 or later, in the folder that is given.

@@ -92,7 +92,12 @@ inline uint team_match(Team t, uint v, uint bits) {
 // each distinct value; ballots take time for each bit.
 inline uint team_match_digit(Team t, uint v, uint bits) {
     uint same = 0xffffffffu;
+// For Hopper, CUDA's compilers before 12.5 run out of registers where ten ballots are unrolled.
+#if defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ < 5 && __CUDA_ARCH__ == 900
+    #pragma unroll 1
+#else
     #pragma unroll
+#endif
     for (uint i = 0; i < bits; i++) {
         uint r;
         asm volatile("{.reg .pred p; .reg .b32 b; and.b32 b, %1, %2; setp.ne.u32 p, b, 0; vote.sync.ballot.b32 %0, p, 0xffffffff; @!p not.b32 %0, %0;}" : "=r"(r) : "r"(v), "r"(1u << i));

@@ -7,8 +7,12 @@ use std::path::{Path, PathBuf};
 pub(super) const DRIVER: &[&str] =
     if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
 
-/// Major versions of NVRTC that can compile the kernels, the newest first.
+/// Major versions of NVRTC that may be there, the newest first. Those that cannot compile the kernels are looked for too, so
+/// that a message can say why they are not used.
 const VERSIONS: [i32; 3] = [13, 12, 11];
+
+/// The name of the library of version 11, which tells that of its binary interface.
+const ELEVEN: &str = if cfg!(windows) { "nvrtc64_112_0.dll" } else { "libnvrtc.so.11.2" };
 
 /// The variable that names the compiler's library.
 pub(super) const NVRTC: &str = "PZ_NVRTC";
@@ -36,12 +40,25 @@ pub(super) const OWN: Surroundings<'static> = Surroundings {
 fn names(newest: i32) -> Vec<String> {
     let versions = VERSIONS.into_iter().filter(|version| *version <= newest);
     let name = |version| match version {
-        11 if cfg!(windows) => "nvrtc64_112_0.dll".into(),
-        11 => "libnvrtc.so.11.2".into(),
+        11 => ELEVEN.into(),
         _ if cfg!(windows) => format!("nvrtc64_{version}0_0.dll"),
         _ => format!("libnvrtc.so.{version}"),
     };
     versions.map(name).collect()
+}
+
+/// The major version that the name of a library tells, or the name of what it is a link to; `None` if neither does.
+pub(super) fn version_in_name(path: &Path) -> Option<i32> {
+    let in_name = |path: &Path| -> Option<i32> {
+        let name = path.file_name()?.to_str()?;
+        let digits = match name.strip_prefix("libnvrtc.so.") {
+            Some(version) => version.split('.').next()?,
+            // Three digits at least: version 12.0 is 120, and 11.2 is 112.
+            None => name.strip_prefix("nvrtc64_")?.get(..2)?,
+        };
+        digits.parse().ok()
+    };
+    in_name(path).or_else(|| in_name(&path.canonicalize().ok()?))
 }
 
 /// Where NVRTC may be, the best place first: where the system looks for libraries, then in CUDA toolkits, then in
@@ -143,6 +160,21 @@ mod tests {
         };
         let around = Surroundings { variable: &variable, entries: &entries };
         nvrtc(newest, &around).iter().map(|path| path.to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn names_tell_versions() {
+        for (name, version) in [
+            ("/usr/local/cuda/lib64/libnvrtc.so.11.8.89", Some(11)),
+            ("libnvrtc.so.11.2", Some(11)),
+            ("libnvrtc.so.13", Some(13)),
+            ("nvrtc64_112_0.dll", Some(11)),
+            ("nvrtc64_120_0.dll", Some(12)),
+            ("libnvrtc.so", None),
+            ("/x/other.so.11", None),
+        ] {
+            assert_eq!(version_in_name(Path::new(name)), version, "{name}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::gpu::model::cuda_source;
 use crate::gpu::model::kernel::{Kernel, max_registers};
 use crate::gpu::model::limits::{Limits, Teams};
 use crate::process::PerProcess;
+use crate::sync::Mutex;
 
 functions! {
     /// NVRTC's functions.
@@ -45,35 +46,31 @@ struct Nvrtc {
     architectures: Vec<i32>,
 }
 
-impl Nvrtc {
-    /// The library, loaded once for the life of the process.
-    fn get(newest: i32) -> Result<&'static Self, DeviceError> {
-        static NVRTC: PerProcess<Result<Nvrtc, DeviceError>> = PerProcess::new();
-        NVRTC.get_or_init(|| Self::load(newest)).as_ref().map_err(Clone::clone)
-    }
+/// The oldest major version that compiles the kernels. Version 11 ends the process while it compiles some of them.
+const OLDEST: i32 = 12;
 
-    fn load(newest: i32) -> Result<Self, DeviceError> {
-        let mut refused = None;
-        for path in library::nvrtc(newest, &OWN) {
-            match Self::in_file(&path, newest) {
-                Ok(Some(nvrtc)) => return Ok(nvrtc),
-                Ok(None) => {}
-                Err(why) => refused = Some(format!("{}: {why}", path.display())),
-            }
+/// What was found at a path: a library, or why it is of no use. `None` if there is none.
+type Loaded = Option<Result<Nvrtc, String>>;
+
+impl Nvrtc {
+    /// The library at `path`, loaded once for the life of the process.
+    fn at(path: &Path) -> &'static Loaded {
+        static LOADED: PerProcess<Mutex<Vec<(PathBuf, &'static Loaded)>>> = PerProcess::new();
+        let mut loaded = LOADED.get_or_init(Mutex::default).lock();
+        if let Some((_, known)) = loaded.iter().find(|(known, _)| known == path) {
+            return known;
         }
-        let why = refused.unwrap_or_else(|| match std::env::var_os(library::NVRTC) {
-            Some(path) => {
-                format!("{}, which PZ_NVRTC names, is not there", PathBuf::from(path).display())
-            }
-            None => format!(
-                "NVRTC, the compiler of CUDA's kernels, is not there (in a version up to {newest})"
-            ),
-        });
-        Err(DeviceError::Absent(why))
+        let found: &'static Loaded = Box::leak(Box::new(Self::in_file(path).transpose()));
+        loaded.push((path.to_path_buf(), found));
+        found
     }
 
     /// Loads a library; `None` if there is none.
-    fn in_file(path: &Path, newest: i32) -> Result<Option<Self>, String> {
+    fn in_file(path: &Path) -> Result<Option<Self>, String> {
+        // An old version is not even loaded, if its name tells.
+        if let Some(version) = library::version_in_name(path).filter(|version| *version < OLDEST) {
+            return if path.exists() { Err(too_old(version)) } else { Ok(None) };
+        }
         load_builtins(path);
         // SAFETY: loading NVIDIA's library runs its initialisers, which make no demands on the process.
         let Ok(library) = (unsafe { Library::new(path) }) else { return Ok(None) };
@@ -87,23 +84,43 @@ impl Nvrtc {
         // SAFETY: there is room for the results.
         unsafe {
             check((functions.nvrtcVersion)(&raw mut major, &raw mut minor))?;
+            if major < OLDEST {
+                return Err(too_old(major));
+            }
             check((functions.nvrtcGetNumSupportedArchs)(&raw mut count))?;
             let mut architectures = vec![0; usize::try_from(count).unwrap_or(0)];
             check((functions.nvrtcGetSupportedArchs)(architectures.as_mut_ptr()))?;
             nvrtc.architectures = architectures;
         }
         nvrtc.version = (major, minor);
+        Ok(Some(nvrtc))
+    }
+
+    /// What it compiles for, so that the result runs on a GPU of compute capability `wanted` / 10 behind a driver for CUDA
+    /// up to major version `newest`.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn target(&self, newest: i32, wanted: i32) -> Result<i32, String> {
+        let (major, minor) = self.version;
         if major > newest {
             return Err(format!(
                 "is version {major}.{minor}, and the driver supports up to {newest}"
             ));
         }
-        Ok(Some(nvrtc))
+        target(&self.architectures, wanted).ok_or_else(|| {
+            let (of, part) = (wanted / 10, wanted % 10);
+            format!("version {major}.{minor} does not compile for GPUs of compute capability {of}.{part}")
+        })
     }
 }
 
-/// Loads the library of built-in functions that lies beside NVRTC. NVRTC asks for it by name, and version 13 does not
-/// look in its own folder; the system then finds the one that is loaded.
+fn too_old(version: i32) -> String {
+    format!("is version {version}, and the kernels need version {OLDEST} or later")
+}
+
+/// Loads the library of built-in functions that lies beside NVRTC. NVRTC asks for it by name, and version 13 does not look
+/// in its own folder; the system then finds the one that is loaded.
 #[cfg(unix)]
 fn load_builtins(nvrtc: &Path) {
     use libloading::os::unix::Library;
@@ -158,19 +175,39 @@ impl Compiler {
     /// # Errors
     /// [`DeviceError::Absent`] if there is none.
     pub fn of(version: i32, capability: (i32, i32)) -> Result<Self, DeviceError> {
-        let nvrtc = Nvrtc::get(version / 1000)?;
-        let wanted = capability.0 * 10 + capability.1;
-        let (major, minor) = nvrtc.version;
-        match target(&nvrtc.architectures, wanted) {
-            Some(architecture) => {
-                let is_machine_code = architecture == wanted;
-                Ok(Self { nvrtc, architecture, is_machine_code })
+        Self::among(&library::nvrtc(version / 1000, &OWN), version, capability)
+    }
+
+    /// The same, of the libraries at these paths: the first that compiles to machine code for such GPUs, or else the first
+    /// whose PTX the driver compiles for them.
+    ///
+    /// # Errors
+    /// [`DeviceError::Absent`] if there is none.
+    pub fn among(
+        candidates: &[PathBuf],
+        version: i32,
+        capability: (i32, i32),
+    ) -> Result<Self, DeviceError> {
+        let (newest, wanted) = (version / 1000, capability.0 * 10 + capability.1);
+        let (mut second_best, mut refused) = (None, Vec::new());
+        for path in candidates {
+            let found = match Nvrtc::at(path) {
+                None => continue,
+                Some(Err(why)) => Err(why.clone()),
+                Some(Ok(nvrtc)) => nvrtc.target(newest, wanted).map(|target| (nvrtc, target)),
+            };
+            match found {
+                Ok((nvrtc, architecture)) if architecture == wanted => {
+                    return Ok(Self { nvrtc, architecture, is_machine_code: true });
+                }
+                Ok((nvrtc, architecture)) => {
+                    let compiler = Self { nvrtc, architecture, is_machine_code: false };
+                    second_best.get_or_insert(compiler);
+                }
+                Err(why) => refused.push(format!("{}: {why}", path.display())),
             }
-            None => Err(DeviceError::Absent(format!(
-                "NVRTC {major}.{minor} does not compile for GPUs of compute capability {}.{}",
-                capability.0, capability.1,
-            ))),
         }
+        second_best.ok_or_else(|| DeviceError::Absent(absence(newest, &refused)))
     }
 
     /// The options to compile with, besides the source.
@@ -229,7 +266,9 @@ impl Compiler {
         if code == COMPILATION {
             let get = (functions.nvrtcGetProgramLogSize, functions.nvrtcGetProgramLog);
             let log = self.bytes(&program, get).unwrap_or_default();
-            let log = String::from_utf8_lossy(&log).trim_matches(['\0', '\n', ' ']).to_string();
+            let log = String::from_utf8_lossy(&log);
+            let log = log.trim_matches(['\0', '\n', ' ']);
+            let log = format!("{self} (PZ_NVRTC can name another compiler): {log}");
             return Err(DeviceError::Build { kernel: stem, log });
         }
         check("nvrtcCompileProgram", code)?;
@@ -259,8 +298,23 @@ impl Compiler {
 type SizeOf = unsafe extern "C" fn(Raw, *mut usize) -> c_int;
 type Get = unsafe extern "C" fn(Raw, *mut c_char) -> c_int;
 
-/// The architecture to compile for, to run on `wanted`: itself, or else the newest older one, from whose PTX the driver
-/// compiles.
+/// Why there is no compiler, if those that were found are `refused`.
+fn absence(newest: i32, refused: &[String]) -> String {
+    if !refused.is_empty() {
+        return format!("no NVRTC can be used: {}", refused.join("; "));
+    }
+    match std::env::var_os(library::NVRTC).filter(|path| !path.is_empty()) {
+        Some(path) => {
+            let path = PathBuf::from(path);
+            format!("{}, which {} names, is not there", path.display(), library::NVRTC)
+        }
+        None => format!(
+            "NVRTC, the compiler of CUDA's kernels, is not there (in a version from {OLDEST} to {newest})"
+        ),
+    }
+}
+
+/// What to compile for to run on `wanted`: that itself, or the newest that is older, whose PTX the driver compiles.
 fn target(architectures: &[i32], wanted: i32) -> Option<i32> {
     architectures.iter().copied().filter(|architecture| *architecture <= wanted).max()
 }

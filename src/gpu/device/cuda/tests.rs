@@ -1,6 +1,7 @@
 //! Tests without a device: all programs compile. [`crate::gpu::tests`] tests devices.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::api::version_text;
@@ -20,7 +21,11 @@ use crate::sync::Mutex;
 
 /// A compiler for GPUs of this capability; `None`, with a message, if there is no compiler.
 fn compiler(capability: (i32, i32)) -> Option<Compiler> {
-    match Compiler::of(i32::MAX, capability) {
+    or_skip(Compiler::of(i32::MAX, capability))
+}
+
+fn or_skip(compiler: Result<Compiler, DeviceError>) -> Option<Compiler> {
+    match compiler {
         Ok(compiler) => Some(compiler),
         Err(error) => {
             let no_skip = std::env::var_os("PZ_TEST_NO_SKIP").is_some_and(|value| value == "1");
@@ -29,6 +34,25 @@ fn compiler(capability: (i32, i32)) -> Option<Compiler> {
             None
         }
     }
+}
+
+/// Further versions of NVRTC to test with.
+fn other_versions() -> Vec<PathBuf> {
+    let paths = std::env::var_os("PZ_TEST_NVRTC").unwrap_or_default();
+    std::env::split_paths(&paths).filter(|path| path.is_absolute()).collect()
+}
+
+/// The compiler among [`other_versions`] with this version, such as "12.4" or "13", for GPUs of this capability.
+fn of_version(version: &str, capability: (i32, i32)) -> Option<Compiler> {
+    let of = |path| Compiler::among(&[path], i32::MAX, capability);
+    let is_it = |compiler: &Result<Compiler, _>| {
+        compiler
+            .as_ref()
+            .is_ok_and(|found| format!("{found}.").starts_with(&format!("NVRTC {version}.")))
+    };
+    let found = other_versions().into_iter().map(of).find(is_it);
+    let none = || DeviceError::Absent(format!("PZ_TEST_NVRTC names no NVRTC {version}"));
+    or_skip(found.unwrap_or_else(|| Err(none())))
 }
 
 /// One entry point of a kernel file with the constants of a plan.
@@ -120,12 +144,16 @@ fn workgroup_memory(program: &[u8], entry: &str) -> u64 {
 /// The most workgroup memory that CUDA reserves for itself, in bytes. It counts toward no limit.
 const RESERVED: u64 = 1024;
 
-/// Every program compiles, and takes the workgroup memory that its cost states at most.
-fn all_compile(capability: (i32, i32), teams: Teams) {
-    let Some(compiler) = compiler(capability) else { return };
+/// Every program whose number is `wanted` compiles, and takes the workgroup memory that its cost states at most.
+fn all_compile(compiler: Option<Compiler>, teams: Teams, wanted: impl Fn(usize) -> bool) {
+    let Some(compiler) = compiler else { return };
     let limits = limits(Api::Cuda, teams);
     let programs = programs(&compiler, &limits);
     assert!(programs.len() > 80, "{} programs", programs.len());
+    let programs: Vec<_> = (0..)
+        .zip(programs)
+        .filter_map(|(number, program)| wanted(number).then_some(program))
+        .collect();
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -149,14 +177,81 @@ fn all_compile(capability: (i32, i32), teams: Teams) {
     println!("{} programs compiled by {compiler}", programs.len());
 }
 
-#[test]
-fn every_program_compiles_for_teams_of_warps() {
-    all_compile((9, 0), Teams::Ptx);
-}
+// Each version of the compiler for one kind of GPU. The other kinds between share the programs: what one of them cannot
+// compile, it would hardly be alone with.
 
 #[test]
 fn every_program_compiles_for_older_gpus() {
-    all_compile((7, 5), Teams::Local);
+    all_compile(compiler((7, 5)), Teams::Local, |_| true);
+}
+
+#[test]
+fn every_program_compiles_for_hopper_with_an_old_compiler() {
+    all_compile(of_version("12.4", (9, 0)), Teams::Ptx, |_| true);
+}
+
+#[test]
+fn every_program_compiles_for_blackwell_with_a_new_compiler() {
+    all_compile(of_version("13", (10, 0)), Teams::Ptx, |_| true);
+}
+
+#[test]
+fn every_program_compiles_for_some_ampere_or_ada() {
+    for (third, capability) in [(8, 0), (8, 6), (8, 9)].into_iter().enumerate() {
+        all_compile(compiler(capability), Teams::Ptx, |number| number % 3 == third);
+    }
+}
+
+/// The first that compiles for the GPU is taken, wherever it stands among the others.
+#[test]
+fn the_compiler_is_chosen_for_the_gpu() {
+    let [Some(old), Some(new)] = ["12.4", "13"].map(|version| of_version(version, (9, 0))) else {
+        return;
+    };
+    let (old, new) = (old.to_string(), new.to_string());
+    let paths = other_versions();
+    let version_of = |path: &PathBuf| {
+        Compiler::among(std::slice::from_ref(path), i32::MAX, (9, 0)).unwrap().to_string()
+    };
+    let path_of =
+        |version: &str| paths.iter().find(|path| version_of(path) == version).unwrap().clone();
+    let (old_path, new_path) = (path_of(&old), path_of(&new));
+    let folder = std::env::temp_dir().join(format!("pz-test-nvrtc-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    // Not even a library.
+    let eleven = folder.join("libnvrtc.so.11.2");
+    std::fs::write(&eleven, "").unwrap();
+    let nowhere = folder.join("libnvrtc.so.12");
+    let among = |paths: &[&PathBuf], newest: i32, capability| {
+        let paths: Vec<_> = paths.iter().map(|path| (*path).clone()).collect();
+        Compiler::among(&paths, newest * 1000 + 80, capability)
+    };
+    let all = [&nowhere, &eleven, &new_path, &old_path];
+    for (paths, newest, capability, expected) in [
+        (&all[..], 13, (9, 0), &new),
+        // Version 13 dropped V100, the driver of CUDA 12 loads nothing of it, and version 12.4 does not know Blackwell.
+        (&all, 13, (7, 0), &old),
+        (&all, 12, (9, 0), &old),
+        (&[&old_path, &new_path], 13, (10, 0), &new),
+        (&[&old_path, &new_path], 13, (9, 0), &old),
+        // PTX of the newest kind of GPU that it knows.
+        (&[&old_path], 12, (10, 0), &old),
+    ] {
+        let found = among(paths, newest, capability).unwrap();
+        assert_eq!(&found.to_string(), expected, "{paths:?} for {capability:?}");
+    }
+    for (paths, capability, expected) in [
+        (
+            &[&eleven][..],
+            (9, 0),
+            "libnvrtc.so.11.2: is version 11, and the kernels need version 12 or later",
+        ),
+        (&[&nowhere, &new_path], (7, 0), "does not compile for GPUs of compute capability 7.0"),
+    ] {
+        let error = among(paths, 13, capability).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 fn opened() -> Vec<CudaDevice> {

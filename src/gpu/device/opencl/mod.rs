@@ -140,8 +140,12 @@ const POCL_METHOD: &str = "POCL_WORK_GROUP_METHOD";
 /// Whether a driver's compiler is known to be wrong. PoCL 5.0 (with LLVM 16) makes loops over work items between
 /// barriers. It miscompiles barriers in branches that all work items take alike: results are wrong, or an assertion in
 /// PoCL ends the process. Its method `cbs` compiles the same kernels correctly, and so does PoCL 3.1 with loops.
+/// PoCL 6.0 ends the process in the same place.
 fn miscompiles(driver: &str, method: Option<std::ffi::OsString>) -> bool {
-    driver.starts_with("Portable Computing Language 5.") && method.is_none_or(|name| name != "cbs")
+    let version = driver.strip_prefix("Portable Computing Language ");
+    let is_wrong =
+        version.is_some_and(|version| version.starts_with("5.") || version.starts_with("6."));
+    is_wrong && method.is_none_or(|name| name != "cbs")
 }
 
 /// Whether a driver may end the process when a kernel runs in two sizes at once, or when its program is read back while

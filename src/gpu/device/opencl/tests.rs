@@ -234,9 +234,11 @@ fn an_imported_buffer_is_kept_until_it_is_freed() {
 
 #[test]
 fn a_compiler_that_is_wrong_is_refused() {
-    let pocl = "Portable Computing Language 5.0+debian";
-    assert!(miscompiles(pocl, None) && miscompiles(pocl, Some("loopvec".into())));
-    assert!(!miscompiles(pocl, Some("cbs".into())));
+    for pocl in ["Portable Computing Language 5.0+debian", "Portable Computing Language 6.0+debian"]
+    {
+        assert!(miscompiles(pocl, None) && miscompiles(pocl, Some("loopvec".into())));
+        assert!(!miscompiles(pocl, Some("cbs".into())));
+    }
     assert!(!miscompiles("Portable Computing Language 3.1+debian", None));
     assert!(!miscompiles("NVIDIA CUDA 550.54", None));
 }
