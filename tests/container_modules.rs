@@ -233,8 +233,15 @@ fn an_encoder_says_what_a_module_did_wrong() {
             (func (export "decode") (param $lane i32) (param $lanes i32) (param $len i32) {body}))"#
         )
     };
+    // Work is what takes fuel, however few turns a loop takes.
+    let divisions = "(local.set $d (i64.div_s (local.get $d) (i64.const -1)))".repeat(3000);
+    let slow = format!(
+        "(local $turns i32) (local $d i64) (local.set $turns (i32.const 1000)) (loop $l {divisions}
+            (br_if $l (local.tee $turns (i32.sub (local.get $turns) (i32.const 1)))))"
+    );
     for (body, expected) in [
         ("", "`decode` does not restore what `encode` was given"),
+        (&slow, "`decode` ran out of fuel"),
         ("(unreachable)", "`decode` gave up"),
         ("(loop $l (br $l))", "`decode` ran out of fuel"),
         ("(drop (call $in8 (local.get $len)))", "`decode` reached beyond its input or output"),
@@ -255,15 +262,15 @@ fn an_encoder_says_what_a_module_did_wrong() {
         }
     }
     // The fuel that is declared is what both get.
-    // 69 lanes have 1015 bytes each, and begin their loop once more to find its end.
-    let short = filter().fuel(1015).unwrap();
+    // 69 lanes have 1015 bytes each, and begin their loop once more to find its end. A turn is worth 40 instructions.
+    let short = filter().fuel(2 * 1016 - 1).unwrap();
     let options = Options::new().modules([short]).filter("module0".parse().unwrap());
     let failed = pz::compress(&contents(70_000), &options).unwrap_err();
     assert!(
         failed.to_string().ends_with("cannot filter block 0: `encode` ran out of fuel"),
         "{failed}"
     );
-    let enough = filter().fuel(1016).unwrap();
+    let enough = filter().fuel(2 * 1016).unwrap();
     let options = Options::new().modules([enough]).filter("module0".parse().unwrap());
     pz::compress(&contents(70_000), &options).unwrap();
 }

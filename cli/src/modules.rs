@@ -77,7 +77,7 @@ pub struct Run {
     /// Lanes to run, each with a number from 0 that gpu.thread_id gives [default: 1, or one for each pixel]
     #[arg(long, value_name = "N")]
     pub lanes: Option<u32>,
-    /// How often the loops of a lane may begin
+    /// Units of fuel of a lane; a turn of a loop takes one for each 32 instructions of work
     #[arg(long, value_name = "N", default_value = "1000000")]
     pub fuel: u32,
     /// The file that pz.in8 and pz.in32 read

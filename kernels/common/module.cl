@@ -19,10 +19,10 @@ inline void set_trap(Lane *lane, uint trap) {
     if (lane->trap == 0) lane->trap = trap;
 }
 
-// Begins a loop. Returns whether the run ends here.
-inline bool must_end(Lane *lane) {
-    if (lane->fuel == 0) set_trap(lane, TRAP_FUEL);
-    lane->fuel--;
+// Begins a loop, which takes `charge` units of fuel. Returns whether the run ends here.
+inline bool must_end(Lane *lane, uint charge) {
+    if (lane->fuel < charge) set_trap(lane, TRAP_FUEL);
+    lane->fuel -= charge;
     return lane->trap != 0;
 }
 

@@ -18,12 +18,12 @@ fn set_trap(code: u32) {
     }
 }
 
-// Begins a loop. Returns whether the run ends here.
-fn must_end() -> bool {
-    if fuel == 0u {
+// Begins a loop, which takes `charge` units of fuel. Returns whether the run ends here.
+fn must_end(charge: u32) -> bool {
+    if fuel < charge {
         set_trap(TRAP_FUEL);
     }
-    fuel -= 1u;
+    fuel -= charge;
     return trap != 0u;
 }
 

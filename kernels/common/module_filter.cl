@@ -20,7 +20,9 @@ inline bool begin(Lane *lane, ulong *arguments, __global const Job *jobs, __glob
     uint own = item % lanes % per_unit, count = (len + (1u << lane_log) - 1u) >> lane_log;
     if (own >= count) return false;
     lane->trap = 0;
-    lane->fuel = fuel;
+    // The last lane may stand for few bytes.
+    uint share = min(len - (own << lane_log), 1u << lane_log);
+    lane->fuel = min(fuel, 65536u + 256u * share);
     lane->number = own;
     lane->input_len = len;
     lane->output_len = len;

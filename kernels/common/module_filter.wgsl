@@ -70,7 +70,9 @@ fn begin(item: u32) -> bool {
     // A block begins at a multiple of 2^16 bytes, and a unit at a multiple of 2^18 bytes in its block.
     arguments[10] = (position << 16u) + start;
     arguments[11] = (position >> 16u) + select(0u, 1u, arguments[10] < start);
-    fuel = args.fuel;
+    // The last lane may stand for few bytes.
+    let share = min(unit_len - (number << lane_log), 1u << lane_log);
+    fuel = min(args.fuel, 65536u + 256u * share);
     return true;
 }
 

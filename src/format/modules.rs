@@ -21,7 +21,7 @@ const ENTRY_LEN: usize = 40;
 pub(crate) struct ModuleRecord {
     /// Its SHA-256.
     pub(crate) sha256: [u8; 32],
-    /// How often the loops of a lane may begin.
+    /// Units of fuel of a lane.
     pub(crate) fuel: u32,
     /// Base-2 logarithm of the bytes that a lane stands for.
     pub(crate) lane_log: u8,
@@ -33,6 +33,13 @@ impl ModuleRecord {
     /// The most fuel of a lane, so that a block takes time in proportion to its length.
     pub(crate) const fn max_fuel(lane_log: u8) -> u32 {
         1 << (lane_log + 8)
+    }
+
+    /// The most fuel of a lane that stands for `bytes` bytes: the last one of a unit may stand for few, and a file may have
+    /// many such units.
+    #[cfg(feature = "modules")]
+    pub(crate) const fn max_fuel_of(bytes: u32) -> u32 {
+        (1 << 16) + 256 * bytes
     }
 
     /// The entry of the list.

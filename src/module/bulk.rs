@@ -1,6 +1,6 @@
 //! `memory.fill` and `memory.copy`, as loops: eight bytes at a time, then the rest byte by byte.
 //!
-//! They take fuel as loops do: for n bytes floor(n / 8) + n mod 8 + 2 units.
+//! They take fuel as loops do, a unit for a turn: for n bytes floor(n / 8) + n mod 8 + 2 units.
 
 use super::program::{Binary, Expression, Label, Statement, Type, Unary, Variable};
 
@@ -29,7 +29,7 @@ fn repeat(maker: &mut impl Maker, left: Variable, bytes: u32, step: Vec<Statemen
     body.extend(step);
     body.push(change(Binary::Sub, left, bytes));
     body.push(Statement::Branch(again));
-    Statement::Block(done, vec![Statement::Loop(again, body)])
+    Statement::Block(done, vec![Statement::Loop(again, 1, body)])
 }
 
 /// Traps unless `count` bytes at `address` are in private memory; also if they are none.

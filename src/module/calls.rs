@@ -51,7 +51,7 @@ impl Calls<'_, '_> {
         let name = self.sections.name(function);
         self.check_chain(function)?;
         self.chain.push(function);
-        let locals = self.locals(function)?;
+        let locals = locals(self.sections, function)?;
         let (mut operators, mut deepest, mut most) = (0u64, 0, 0);
         let sections = self.sections;
         let body = sections.body(function);
@@ -67,8 +67,8 @@ impl Calls<'_, '_> {
                     let callee = self.visit(function_index)?;
                     deepest = deepest.max(callee.depth);
                     most = most.max(callee.locals);
-                    operators +=
-                        u64::from(callee.operators) + u64::from(self.locals(function_index)?);
+                    operators += u64::from(callee.operators)
+                        + u64::from(self::locals(sections, function_index)?);
                 }
                 Operator::BrTable { targets } => operators += u64::from(targets.len()),
                 Operator::CallIndirect { .. } => {
@@ -117,18 +117,18 @@ impl Calls<'_, '_> {
         }
         Ok(())
     }
+}
 
-    /// The number of locals of a function, parameters included.
-    fn locals(&self, function: u32) -> Result<u32, Refusal> {
-        let ty = self.sections.function_type(function);
-        let mut count = ty.map_or(0, |ty| ty.params().len() as u32);
-        if let Some(body) = self.sections.body(function) {
-            for local in body.get_locals_reader()? {
-                count = count.saturating_add(local?.0);
-            }
+/// The number of locals of a function, parameters included.
+pub(super) fn locals(sections: &Sections<'_>, function: u32) -> Result<u32, Refusal> {
+    let ty = sections.function_type(function);
+    let mut count = ty.map_or(0, |ty| ty.params().len() as u32);
+    if let Some(body) = sections.body(function) {
+        for local in body.get_locals_reader()? {
+            count = count.saturating_add(local?.0);
         }
-        Ok(count)
     }
+    Ok(count)
 }
 
 fn check(inlined: &Inlined) -> Result<(), Refusal> {

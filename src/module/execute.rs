@@ -10,9 +10,12 @@
 //! slowly, but everywhere.
 
 use std::borrow::Borrow;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::compile::Compiled;
 use super::interpret;
+use super::limits::WORK_OF_UNIT;
 use super::program::{Program, Trap};
 
 /// What lanes reach.
@@ -39,7 +42,7 @@ pub struct Lane<'a> {
     pub number: u32,
     /// The arguments. Missing ones are 0; of one for 32 bits the lower half counts.
     pub arguments: &'a [u64],
-    /// How often loops may begin.
+    /// Units of fuel, which loops take.
     pub fuel: u32,
 }
 
@@ -47,14 +50,20 @@ pub struct Lane<'a> {
 #[derive(Debug)]
 pub(crate) struct Executor<P> {
     program: P,
-    compiled: Option<Compiled>,
+    /// The program as machine code, once it is worth the time; `None` in it if this processor or system permits none.
+    compiled: OnceLock<Option<Compiled>>,
+    /// Fuel that interpreting may still take before that.
+    trial: AtomicU32,
 }
 
+/// Fuel that interpreting takes in the time in which an instruction is compiled.
+const FUEL_OF_COMPILING: u32 = 8;
+
 impl<P: Borrow<Program>> Executor<P> {
-    /// Compiles `program`, if this processor and system permit that.
+    /// An executor of `program`.
     pub(crate) fn new(program: P) -> Self {
-        let compiled = Compiled::new(program.borrow());
-        Self { program, compiled }
+        let trial = program.borrow().operators.saturating_mul(FUEL_OF_COMPILING);
+        Self { program, compiled: OnceLock::new(), trial: AtomicU32::new(trial) }
     }
 
     /// The program.
@@ -67,9 +76,83 @@ impl<P: Borrow<Program>> Executor<P> {
     /// # Errors
     /// The trap that ended it. What it has written until then stays.
     pub(crate) fn run(&self, windows: &mut Windows<'_>, lane: Lane<'_>) -> Result<u64, Trap> {
-        match &self.compiled {
+        match self.compiled.get_or_init(|| Compiled::new(self.program())) {
             Some(compiled) => compiled.run(self.program(), windows, lane),
             None => interpret::run(self.program(), windows, lane),
         }
+    }
+
+    /// The same, for a lane that has neither state nor picture: to run it twice is to run it once. So the program is
+    /// interpreted until that has taken about as long as to compile it, and time stays in proportion to the fuel that is
+    /// taken: a file may bring along many programs, each for little.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) fn run_filter(
+        &self,
+        windows: &mut Windows<'_>,
+        lane: Lane<'_>,
+    ) -> Result<u64, Trap> {
+        let trial = self.trial.load(Ordering::Relaxed);
+        if trial == 0 || self.compiled.get().is_some() {
+            return self.run(windows, lane);
+        }
+        let fuel = lane.fuel.min(trial);
+        let (ended, left) = interpret::run_counting(self.program(), windows, Lane { fuel, ..lane });
+        // What is outside of loops takes no fuel.
+        let outside = self.program().operators / WORK_OF_UNIT + 1;
+        let taken = (fuel - left.min(fuel)).saturating_add(outside);
+        let less = |trial: u32| Some(trial.saturating_sub(taken));
+        let _ = self.trial.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        if ended == Err(Trap::Fuel) && fuel < lane.fuel {
+            self.trial.store(0, Ordering::Relaxed);
+            return self.run(windows, lane);
+        }
+        ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::module::tests::module;
+
+    /// A module that writes as many bytes as its argument says, whose last lane is not the first to be compiled.
+    #[test]
+    fn programs_that_do_little_are_not_compiled() {
+        let module = module(
+            "(module (import \"pz\" \"out8\" (func $out8 (param i32 i32)))
+                (func (export \"decode\") (param $count i32) (loop $next
+                    (call $out8 (local.get $count) (local.get $count))
+                    (local.set $count (i32.sub (local.get $count) (i32.const 1)))
+                    (br_if $next (local.get $count)))))",
+        );
+        let entry = module.entry("decode").unwrap();
+        let run = |executor: &Executor<&Program>, count: u64, fuel| {
+            let mut output = vec![0; 1000];
+            let mut windows = Windows { output: &mut output, ..Windows::default() };
+            let lane = Lane { number: 0, arguments: &[count], fuel };
+            let ended = executor.run_filter(&mut windows, lane);
+            (ended, output)
+        };
+        let executor = Executor::new(entry.program());
+        let is_compiled = || executor.compiled.get().is_some();
+        // A lane that needs more than a trial begins anew.
+        for (count, fuel, compiles) in
+            [(3, 3, false), (4, 3, false), (999, 2000, true), (4, 3, true)]
+        {
+            let found = run(&executor, count, fuel);
+            let compiled = Executor::new(entry.program());
+            compiled.trial.store(0, Ordering::Relaxed);
+            assert_eq!(found, run(&compiled, count, fuel), "{count} with {fuel}");
+            assert_eq!(is_compiled(), compiles, "{count} with {fuel}");
+        }
+        // Many lanes that do little are worth it.
+        let executor = Executor::new(entry.program());
+        let lanes = (0..1000).take_while(|_| {
+            assert_eq!(run(&executor, 3, 3).0, Ok(0));
+            executor.compiled.get().is_none()
+        });
+        assert!((5..500).contains(&lanes.count()));
     }
 }

@@ -14,6 +14,15 @@ pub(crate) fn run(
     windows: &mut Windows<'_>,
     lane: Lane<'_>,
 ) -> Result<u64, Trap> {
+    run_counting(program, windows, lane).0
+}
+
+/// The same; also gives the fuel that is left.
+pub(crate) fn run_counting(
+    program: &Program,
+    windows: &mut Windows<'_>,
+    lane: Lane<'_>,
+) -> (Result<u64, Trap>, u32) {
     let mut values = vec![0; program.variables.len()];
     let arguments = program.parameters.iter().zip(lane.arguments);
     let arguments = arguments.map(|(variable, value)| (*variable, variable.ty.wrap(*value)));
@@ -24,8 +33,9 @@ pub(crate) fn run(
     }
     let memory = program.memory.clone();
     let mut run = Run { values, memory, windows, number: lane.number, fuel: lane.fuel };
-    run.all(&program.body)?;
-    Ok(program.result.map_or(0, |variable| run.read(variable)))
+    let ended = run.all(&program.body);
+    let result = ended.map(|_| program.result.map_or(0, |variable| run.read(variable)));
+    (result, run.fuel)
 }
 
 /// Where a list of statements goes on.
@@ -135,8 +145,8 @@ impl Run<'_, '_> {
                     next => next,
                 });
             }
-            Statement::Loop(label, body) => loop {
-                self.fuel = self.fuel.checked_sub(1).ok_or(Trap::Fuel)?;
+            Statement::Loop(label, charge, body) => loop {
+                self.fuel = self.fuel.checked_sub(*charge).ok_or(Trap::Fuel)?;
                 match self.all(body)? {
                     Next::At(at) if at == *label => {}
                     next => return Ok(next),

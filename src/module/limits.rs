@@ -15,6 +15,8 @@ pub(crate) const LOCALS: u32 = 512;
 /// Blocks, loops, conditions and bodies of functions inside one another, with everything inlined. WGSL permits 127
 /// nested braces.
 pub(crate) const NESTING: usize = 100;
+/// Work that a unit of fuel pays for, in the measure of `operators::work`.
+pub(crate) const WORK_OF_UNIT: u32 = 32;
 /// Parameters of an entry.
 pub(crate) const PARAMETERS: usize = 8;
 /// Parameters, or results, of a block or of a function that is not an entry.

@@ -57,6 +57,23 @@ pub(super) fn is_zero(operator: &O<'_>) -> Option<Type> {
     }
 }
 
+/// The work of an instruction that is reached: about the number of simple operations that take as long on a slow processor.
+/// `locals` gives the number of locals of a function, and nothing for an import. The format states the same figures.
+pub(super) fn work(operator: &O<'_>, locals: impl Fn(u32) -> Option<u32>) -> u32 {
+    match operator {
+        O::Block { .. } | O::Loop { .. } | O::Else | O::End | O::Nop => 0,
+        // The locals are set; the function's own instructions count besides.
+        O::Call { function_index } => locals(*function_index).unwrap_or(8),
+        O::BrTable { targets } => 1 + targets.len(),
+        O::MemoryCopy { .. } | O::MemoryFill { .. } => 8,
+        other => match division(other) {
+            Some((Type::I32, _)) => 8,
+            Some((Type::I64, _)) => 32,
+            None => 1,
+        },
+    }
+}
+
 /// A division, and the type of its operands.
 pub(super) fn division(operator: &O<'_>) -> Option<(Type, Division)> {
     Some(match operator {

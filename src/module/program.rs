@@ -6,8 +6,8 @@
 //!
 //! # What every back end must do alike
 //! - All variables are 0 at first, except parameters, and those that [`Program::initial`] names.
-//! - A [`Loop`](Statement::Loop) takes one unit of fuel each time its beginning is reached, from before it or by a
-//!   branch. Without fuel the run traps with [`Trap::Fuel`].
+//! - A [`Loop`](Statement::Loop) takes its charge of fuel each time its beginning is reached, from before it or by a branch.
+//!   Where less is left, the run traps with [`Trap::Fuel`].
 //! - Sums, differences, products and shifts drop the bits that do not fit. Shifts and rotations count modulo the width.
 //! - An access beyond private memory, a window, the state or the picture traps.
 //! - The first trap counts. A back end stops at once, or carries on to the next beginning of a loop with a value of its
@@ -294,8 +294,9 @@ pub(crate) enum Statement {
     Unreachable,
     /// Statements that a branch to the label leaves.
     Block(Label, Vec<Statement>),
-    /// Statements that a branch to the label begins again. Without one they run once.
-    Loop(Label, Vec<Statement>),
+    /// Statements that a branch to the label begins again. Without one they run once. The number, at least 1, is the charge:
+    /// the fuel for one turn.
+    Loop(Label, u32, Vec<Statement>),
     /// One list of statements or the other: the first if the condition, of 32 bits, is not 0.
     If(Expression, Vec<Statement>, Vec<Statement>),
     /// Leaves a block, or begins a loop again.
@@ -358,7 +359,7 @@ fn visit(statements: &[Statement], take: &mut impl FnMut(&Statement)) {
     for statement in statements {
         take(statement);
         match statement {
-            Statement::Block(_, body) | Statement::Loop(_, body) => visit(body, take),
+            Statement::Block(_, body) | Statement::Loop(_, _, body) => visit(body, take),
             Statement::If(_, then, otherwise) => {
                 visit(then, take);
                 visit(otherwise, take);
@@ -371,7 +372,7 @@ fn visit(statements: &[Statement], take: &mut impl FnMut(&Statement)) {
 /// Why a run was ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Trap {
-    /// A loop had no fuel left.
+    /// A loop had too little fuel left.
     Fuel,
     /// An access beyond private memory.
     Memory,
@@ -401,7 +402,7 @@ impl Trap {
 impl std::fmt::Display for Trap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Fuel => "it ran out of fuel: its loops take more turns than allowed",
+            Self::Fuel => "it ran out of fuel: its loops do more work than allowed",
             Self::Memory => "it reached beyond its private memory",
             Self::Window => "it reached beyond its input, output, state or picture",
             Self::Division => "it divided by zero, or the quotient does not fit",

@@ -361,14 +361,15 @@ impl<'b, 'p> Compiler<'b, 'p> {
                 self.labels.pop();
                 self.builder.switch_to_block(behind);
             }
-            Statement::Loop(label, body) => {
+            Statement::Loop(label, charge, body) => {
                 let begin = self.builder.create_block();
                 self.builder.ins().jump(begin, &[]);
                 self.builder.switch_to_block(begin);
                 let fuel = self.builder.use_var(self.places.fuel);
-                let is_out = self.builder.ins().icmp_imm(IntCC::Equal, fuel, 0);
+                let charge = i64::from(*charge);
+                let is_out = self.builder.ins().icmp_imm(IntCC::UnsignedLessThan, fuel, charge);
                 self.trap_if(is_out, Trap::Fuel);
-                let less = self.builder.ins().iadd_imm(fuel, -1);
+                let less = self.builder.ins().iadd_imm(fuel, -charge);
                 self.builder.def_var(self.places.fuel, less);
                 self.labels.push((*label, begin));
                 let ends = self.statements(body);

@@ -4,7 +4,7 @@ use wasmparser::{BlockType, BrTable};
 
 use super::Inliner;
 use crate::module::bulk::Maker as _;
-use crate::module::limits::NESTING;
+use crate::module::limits::{NESTING, WORK_OF_UNIT};
 use crate::module::program::{Binary, Expression, Label, Statement, Type, Variable};
 use crate::module::refusal::Refusal;
 
@@ -31,6 +31,8 @@ pub(super) struct Frame {
     pub(super) results: Vec<Variable>,
     /// Values on the stack that are not its own.
     pub(super) height: usize,
+    /// The work of its instructions, without those of loops inside it, in the measure of [`Inliner::work`].
+    pub(super) work: u32,
     /// What it does; for [`Kind::Else`], what it does otherwise.
     pub(super) statements: Vec<Statement>,
     /// The condition, and for [`Kind::Else`] what is done if it holds.
@@ -57,6 +59,7 @@ impl Inliner<'_, '_> {
             parameters,
             results,
             height: self.stack.len(),
+            work: 0,
             statements: Vec::new(),
             condition,
             then: Vec::new(),
@@ -169,20 +172,27 @@ impl Inliner<'_, '_> {
         }
         self.fall();
         let Some(frame) = self.frames.pop() else { return };
-        let Frame { kind, label, is_target, results, statements, condition, then, .. } = frame;
+        let Frame { kind, label, is_target, results, statements, condition, then, work, .. } =
+            frame;
         let ends = frame.is_dead && (kind != Kind::Else || frame.then_is_dead);
         let mut inner = match condition {
             Some(condition) => vec![Statement::If(condition, then, statements)],
             None => statements,
         };
+        // Each turn of a loop pays for itself. The loop around pays for one that runs only once.
+        let mut unpaid = work;
         if is_target {
             inner = vec![match kind {
-                Kind::Loop => Statement::Loop(label, inner),
+                Kind::Loop => {
+                    unpaid = 0;
+                    Statement::Loop(label, work.div_ceil(WORK_OF_UNIT).max(1), inner)
+                }
                 _ => Statement::Block(label, inner),
             }];
         }
         if let Some(around) = self.frames.last_mut() {
             around.statements.append(&mut inner);
+            around.work = around.work.saturating_add(unpaid);
         }
         self.stack.extend(results.into_iter().map(Expression::Read));
         if ends && (!is_target || kind == Kind::Loop) && !self.frames.is_empty() {

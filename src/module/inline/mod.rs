@@ -14,13 +14,13 @@ use wasmparser::{Operator as O, ValType};
 
 use super::bulk::Maker;
 use super::calls;
-use super::interpret;
 use super::limits::{PARAMETERS, PRIVATE_BYTES, VALUES};
 use super::program::{
     Expression, Intrinsic, Label, MAX_EXPRESSION, Program, Statement, Type, Variable,
 };
 use super::refusal::Refusal;
 use super::sections::Sections;
+use super::{interpret, operators};
 use blocks::{Frame, Kind};
 
 /// Translates the exported function `entry`.
@@ -345,6 +345,7 @@ impl Inliner<'_, '_> {
                     _ => {}
                 }
             } else {
+                self.work(&operator);
                 self.operator(&operator, &locals)?;
             }
             if self.frames.len() <= outside {
@@ -356,6 +357,17 @@ impl Inliner<'_, '_> {
         }
         self.name = caller;
         Ok(())
+    }
+
+    /// Counts the work of an instruction for the frame that it is in.
+    fn work(&mut self, operator: &O<'_>) {
+        let work = operators::work(operator, |function| match self.sections.intrinsic(function) {
+            Some(_) => None,
+            None => Some(calls::locals(self.sections, function).unwrap_or(0)),
+        });
+        if let Some(frame) = self.frames.last_mut() {
+            frame.work = frame.work.saturating_add(work);
+        }
     }
 
     fn parameters(&self, types: &[ValType]) -> Result<Vec<Type>, Refusal> {

@@ -4,10 +4,11 @@ use wasmi::errors::ErrorKind;
 use wasmi::{Caller, Config, Engine, Error, Linker, Module, Store, TrapCode, Val, ValType};
 
 use super::World;
+use super::counting::{FUEL, counting};
 use crate::module::program::Trap;
 
 /// Instructions that a lane may take, many times what fuel lets any test's module take.
-const FUEL: u64 = 50_000_000;
+const INSTRUCTIONS: u64 = 50_000_000;
 
 /// What lanes reach.
 struct Host {
@@ -102,23 +103,22 @@ fn trap(error: &Error) -> Trap {
             Trap::Division
         }
         ErrorKind::TrapCode(TrapCode::MemoryOutOfBounds) => Trap::Memory,
-        ErrorKind::TrapCode(TrapCode::OutOfFuel) => Trap::Fuel,
         _ => panic!("{error}"),
     }
 }
 
 /// Runs the exported function `name` for `lanes` lanes. As each lane has memory and globals of its own, each has an
-/// instance of its own.
-pub(super) fn run(bytes: &[u8], name: &str, lanes: u32, arguments: &[u64]) -> World {
+/// instance of its own. Each has so much `fuel`, which the module counts itself.
+pub(super) fn run(bytes: &[u8], name: &str, lanes: u32, arguments: &[u64], fuel: u32) -> World {
     let mut config = Config::default();
     config.consume_fuel(true);
     let engine = Engine::new(&config);
-    let module = Module::new(&engine, bytes).unwrap();
+    let module = Module::new(&engine, counting(bytes, fuel)).unwrap();
     let linker = linker(&engine);
     let mut world = World::new();
     for lane in 0..lanes {
         let mut store = Store::new(&engine, Host { world, lane });
-        store.set_fuel(FUEL).unwrap();
+        store.set_fuel(INSTRUCTIONS).unwrap();
         let instance = linker.instantiate_and_start(&mut store, &module).unwrap();
         let function = instance.get_func(&store, name).unwrap();
         let ty = function.ty(&store);
@@ -131,6 +131,7 @@ pub(super) fn run(bytes: &[u8], name: &str, lanes: u32, arguments: &[u64]) -> Wo
             .collect();
         let mut results = vec![Val::I32(0); ty.results().len()];
         let outcome = function.call(&mut store, &arguments, &mut results);
+        let left = instance.get_global(&store, FUEL).unwrap().get(&store);
         world = store.into_data().world;
         match outcome {
             Ok(()) => world.results.push(match results.first() {
@@ -139,7 +140,9 @@ pub(super) fn run(bytes: &[u8], name: &str, lanes: u32, arguments: &[u64]) -> Wo
                 _ => 0,
             }),
             Err(error) => {
-                world.trap = Some((lane, trap(&error)));
+                let is_out = matches!(left, Val::I64(..0));
+                let trap = if is_out { Trap::Fuel } else { trap(&error) };
+                world.trap = Some((lane, trap));
                 break;
             }
         }

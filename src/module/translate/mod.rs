@@ -347,8 +347,8 @@ impl<D: Dialect> Writer<D> {
                     self.dialect.give_up()
                 );
             }
-            Statement::Block(label, body) => self.labelled(*label, false, body),
-            Statement::Loop(label, body) => self.labelled(*label, true, body),
+            Statement::Block(label, body) => self.labelled(*label, None, body),
+            Statement::Loop(label, charge, body) => self.labelled(*label, Some(*charge), body),
             Statement::If(condition, then, otherwise) => {
                 self.push("if");
                 self.dialect.condition(&mut self.text, condition);
@@ -403,15 +403,15 @@ impl<D: Dialect> Writer<D> {
         self.helper(name, arguments, "");
     }
 
-    /// A block or a loop.
-    fn labelled(&mut self, label: Label, is_loop: bool, body: &[Statement]) {
+    /// A block, or a loop with its charge.
+    fn labelled(&mut self, label: Label, charge: Option<u32>, body: &[Statement]) {
         self.push(D::LOOP);
-        if is_loop {
-            let lane = D::LANE.trim_end_matches(',');
-            let _ = write!(self.text, "if(must_end({lane})){{return{};}}", self.dialect.give_up());
+        if let Some(charge) = charge {
+            let (lane, give_up) = (D::LANE, self.dialect.give_up());
+            let _ = write!(self.text, "if(must_end({lane}{charge}u)){{return{give_up};}}");
         }
         self.push("\n");
-        self.labels.push(Open { label, is_loop, is_crossed: false });
+        self.labels.push(Open { label, is_loop: charge.is_some(), is_crossed: false });
         self.all(body);
         self.push(if end_here(body) { "}\n" } else { "break;}\n" });
         let closed = self.labels.pop();

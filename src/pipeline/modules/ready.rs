@@ -53,7 +53,8 @@ impl FilterModule {
     /// Bytes of contents that a lane stands for, if nothing else is said.
     const LANE_LOG: u8 = 12;
 
-    /// Lanes stand for 4096 bytes each, and may begin loops 16 times for each byte.
+    /// Lanes stand for 4096 bytes each, and have 16 units of [fuel](mod@crate::format#fuel) for each byte: enough for some
+    /// 500 instructions.
     ///
     /// # Errors
     /// Says why the module is refused, or that it lacks `encode` or `decode`.
@@ -87,15 +88,15 @@ impl FilterModule {
         Ok(self)
     }
 
-    /// Sets how often the loops of a lane may begin: at most 256 times for each byte that it stands for. Decoders
-    /// refuse a block that takes more.
+    /// Sets the [fuel](mod@crate::format#fuel) of a lane: at most 256 units for each byte that it stands for. A turn of a
+    /// loop takes a unit for each 32 instructions of work. Decoders refuse a block that takes more.
     ///
     /// # Errors
     /// If there is no such fuel.
     pub fn fuel(mut self, fuel: u32) -> Result<Self, Refusal> {
         let most = ModuleRecord::max_fuel(self.record.lane_log);
         if !(1..=most).contains(&fuel) {
-            let what = format!("has fuel for {fuel} turns a lane");
+            let what = format!("has {fuel} units of fuel a lane");
             return Err(Refusal::new(what, format!("give 1 to {most}, or a lane more bytes")));
         }
         self.record.fuel = fuel;
@@ -156,8 +157,10 @@ impl Ready {
         let mut windows = Windows { input, output, ..Windows::default() };
         for number in 0..lanes {
             let arguments = &[number, lanes, len, len, argument.into(), position];
-            let lane = Lane { number: number as u32, arguments, fuel: self.fuel };
-            executor.run(&mut windows, lane)?;
+            let share = (len - (number << self.lane_log)).min(1 << self.lane_log);
+            let fuel = self.fuel.min(ModuleRecord::max_fuel_of(share as u32));
+            let lane = Lane { number: number as u32, arguments, fuel };
+            executor.run_filter(&mut windows, lane)?;
         }
         Ok(())
     }
