@@ -162,7 +162,7 @@ fn runs_that_cannot_end_well_say_why() {
         let arguments = [&["hostile.wasm", "forever", "--fuel", "1000"], &on[..]].concat();
         run(&arguments).says(
             2,
-            &["pz: hostile.wasm: lane 0: it ran out of fuel: its loops take more turns than allowed"],
+            &["pz: hostile.wasm: lane 0: it ran out of fuel: its loops do more work than allowed"],
         );
         let arguments = [&["hostile.wasm", "memory_end", "4093"], &on[..]].concat();
         run(&arguments)

@@ -268,6 +268,22 @@ fn a_device_that_is_missing_is_an_error() {
     }
 }
 
+/// Work that a device cannot do, such as long windows on a software driver of Vulkan, is done without it, and a line says
+/// so.
+#[test]
+fn a_device_that_cannot_do_the_work_takes_no_part() {
+    let folder = Folder::new();
+    folder.write("a", &sample(5 << 20));
+    for (device, _) in devices(&folder) {
+        let arguments =
+            ["compress", "-f", "-T1", "-1", "-w", "4M", "-b", "4M", "--device", &device];
+        let ran = folder.pz(&[&arguments[..], &["a"]].concat());
+        assert_eq!(ran.code, Some(0), "{device}: {}", ran.stderr);
+        let is_said = ran.stderr.lines().count() == 1 && ran.stderr.contains(" takes no part: ");
+        assert!(ran.stderr.is_empty() || is_said, "{device}: {}", ran.stderr);
+    }
+}
+
 /// If neither loader finds a driver, there is one line if the user named a device, and none otherwise.
 #[test]
 fn without_drivers_the_cpu_does_it() {
