@@ -53,6 +53,9 @@ fi
 
 step "Format"
 cargo fmt --all --check
+# `cargo fmt` leaves comments, texts and documents alone. `C.UTF-8` counts characters instead of bytes.
+! LC_ALL=C.UTF-8 grep -rnE '^.{121}' --include='*.rs' --include='*.md' --exclude-dir=target --exclude-dir='.?*' . ||
+    die "These lines have more than 120 columns"
 
 # What needs no device, in a target folder of its own.
 checks() {

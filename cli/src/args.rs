@@ -244,7 +244,8 @@ pub struct List {
     /// Most memory to take [default: 2G]
     #[arg(short = 'M', long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub memory: Option<Size>,
-    /// Print JSON: an array with an object per file; a name that is not Unicode has its bytes too, in hexadecimal digits
+    /// Print JSON: an array with an object per file; a name that is not Unicode has its bytes too, in hexadecimal
+    /// digits
     #[arg(long)]
     pub json: bool,
     /// Print one line per block
@@ -275,13 +276,15 @@ pub struct Bench {
     /// Threads to measure with, one or several numbers: 0 is all cores
     #[arg(short = 'T', long, value_name = "N,…", value_delimiter = ',', value_parser = threads, default_value = "1")]
     pub threads: Vec<usize>,
-    /// Most memory to take for each run [default: 2G or, if more, an eighth of the machine's or container's; at most half of that]
+    /// Most memory to take for each run [default: 2G or, if more, an eighth of the machine's or container's; at most
+    /// half of that]
     #[arg(short = 'M', long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub memory: Option<Size>,
     /// Most memory to take on each GPU [env: PZ_GPU_MEMORY]
     #[arg(long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub gpu_memory: Option<Size>,
-    /// cpu, cuda[:N], opencl[:N] or webgpu[:N], several with commas between them, or all: the CPU and every GPU [env: PZ_DEVICE]
+    /// cpu, cuda[:N], opencl[:N] or webgpu[:N], several with commas between them, or all: the CPU and every GPU [env:
+    /// PZ_DEVICE]
     #[arg(long, value_name = "DEVICE,…")]
     pub device: Option<Several>,
     /// Measure the device alone, stage by stage, on blocks in its memory; needs --device
@@ -293,11 +296,12 @@ pub struct Bench {
     /// Measure how fast .pz files get into the memory of the device, whole and in random ranges; needs --device
     #[arg(long, requires = "device", conflicts_with_all = ["threads", "resident", "csv"], group = "parts")]
     pub load: bool,
-    /// Measure how fast the host answers a running kernel that asks for parts of files, or of the contents of .pz files;
-    /// needs --device, and cpu is a thread that plays the kernel
+    /// Measure how fast the host answers a running kernel that asks for parts of files, or of the contents of .pz
+    /// files; needs --device, and cpu is a thread that plays the kernel
     #[arg(long, requires = "device", conflicts_with_all = ["threads", "resident", "csv"], group = "parts")]
     pub door: bool,
-    /// With --load: bytes of a random range [default: 64K]; with --door: bytes of a request to a .pz file [default: 256K]
+    /// With --load: bytes of a random range [default: 64K]; with --door: bytes of a request to a .pz file [default:
+    /// 256K]
     #[arg(long, value_name = "SIZE", requires = "parts", value_parser = sizes::nonzero)]
     pub range_size: Option<Size>,
     /// With --load: random ranges at a time
@@ -313,8 +317,8 @@ pub struct Bench {
     /// With --load: read each file into memory first
     #[arg(long, requires = "load")]
     pub in_memory: bool,
-    /// With --load: run the modules that a file brings along, whoever wrote them; otherwise those that pz module trust was
-    /// told of
+    /// With --load: run the modules that a file brings along, whoever wrote them; otherwise those that pz module trust
+    /// was told of
     #[arg(long, requires = "load")]
     pub allow_modules: bool,
     /// Print JSON: an array with an object per measurement
@@ -336,7 +340,8 @@ pub struct Search {
     /// Folder whose files are searched, with all folders below
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// Where the kernel runs: cuda[:N], webgpu[:N] on Vulkan, or opencl[:N] on a processor; cpu is threads that play the kernel
+    /// Where the kernel runs: cuda[:N], webgpu[:N] on Vulkan, or opencl[:N] on a processor; cpu is threads that play
+    /// the kernel
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: Device,
     /// Most memory to take on the GPU [env: PZ_GPU_MEMORY]
@@ -359,7 +364,8 @@ pub struct Devices {
 // `pz cost`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz cost --device opencl backup.tar\n  \
-    predicts how long it takes to compress on the CPU and on the device, from blocks of the file and from earlier runs\n\
+    predicts how long it takes to compress on the CPU and on the device, from blocks of the file and from earlier \
+    runs\n\
     Example: pz cost -b 1M --device opencl:0 --kernels\n  \
     shows how many blocks of 1 MiB go to the device at once, and what each kernel costs for one")]
 pub struct Cost {
@@ -378,7 +384,8 @@ pub struct Cost {
     /// Bytes of a block, a power of two [default: 1M, or for predictions the level's]
     #[arg(short, long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub block_size: Option<Size>,
-    /// Show the batches for this device: auto, cpu, cuda[:N], opencl[:N] or webgpu[:N]; auto is every GPU [env: PZ_DEVICE]
+    /// Show the batches for this device: auto, cpu, cuda[:N], opencl[:N] or webgpu[:N]; auto is every GPU [env:
+    /// PZ_DEVICE]
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<Device>,
     /// Most memory to take on each GPU [env: PZ_GPU_MEMORY]
@@ -432,7 +439,8 @@ pub struct Recover {
 // `pz serve`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz serve /backups\n  \
-    lets programs of this machine read /backups/a.tar.pz as http://127.0.0.1:8000/a.tar.pz: pz list, cat, decompress and test do")]
+    lets programs of this machine read /backups/a.tar.pz as http://127.0.0.1:8000/a.tar.pz: pz list, cat, decompress \
+    and test do")]
 pub struct Serve {
     /// Folder whose files to serve. Links in it are not followed, and folders are not listed
     #[arg(value_name = "DIR")]

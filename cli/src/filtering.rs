@@ -28,8 +28,8 @@ pub struct Lanes {
     /// With modules: bytes that a lane of theirs stands for, a power of two from 256 to 1M [default: 4K]
     #[arg(long, value_name = "SIZE", requires = "filter", value_parser = sizes::nonzero)]
     pub lane_bytes: Option<Size>,
-    /// With modules: units of fuel of a lane; a turn of a loop takes one for each 32 instructions of work [default: 16 for
-    /// each byte]
+    /// With modules: units of fuel of a lane; a turn of a loop takes one for each 32 instructions of work [default: 16
+    /// for each byte]
     #[arg(long, value_name = "N", requires = "filter")]
     pub fuel: Option<u32>,
 }

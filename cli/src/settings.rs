@@ -162,8 +162,8 @@ pub struct DecodeSettings {
 }
 
 impl DecodeSettings {
-    /// These settings for one input: with its length, if known, without the memory that reading it ahead takes, and with
-    /// counters, if wanted.
+    /// These settings for one input: with its length, if known, without the memory that reading it ahead takes, and
+    /// with counters, if wanted.
     pub fn of_input(&self, source: &mut Source, statistics: Option<&Statistics>) -> Self {
         let mut settings = self.clone();
         settings.memory -= source.limit_read_ahead(self.memory / 8).min(self.memory);

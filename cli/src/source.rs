@@ -307,8 +307,8 @@ impl Source {
         None
     }
 
-    /// Finds for an offset the first one from it on that does not lie in a hole, as far as the system tells. It moves the
-    /// position for reading only for the time of a call.
+    /// Finds for an offset the first one from it on that does not lie in a hole, as far as the system tells. It moves
+    /// the position for reading only for the time of a call.
     pub fn data_from(&self) -> impl Fn(u64) -> u64 + Send + Sync + use<> {
         let file = match &self.body {
             Body::File(file) => file.try_clone().ok(),

@@ -1,13 +1,14 @@
 //! The files that kernels may open, and reading and writing them.
 //!
 //! A path is looked for in each allowed folder in turn. It must not leave the folder: not by `..`, and not through a
-//! symbolic link. The system resolves the path, the result must lie in the folder, and the file that was then opened must
-//! be the one at the resolved path. Folders are allowed on the terms that nobody who is not trusted can write to them.
+//! symbolic link. The system resolves the path, the result must lie in the folder, and the file that was then opened
+//! must be the one at the resolved path. Folders are allowed on the terms that nobody who is not trusted can write to
+//! them.
 //!
 //! A file is the one that was opened for as long as its length and its time of modification stay. Both are looked at
-//! after each read, so what a kernel gets was in the file that it opened. A file that kernels write to changes by that, so
-//! there only the length counts, which must not become less. A file that was deleted stays readable, as files do that a
-//! program has open.
+//! after each read, so what a kernel gets was in the file that it opened. A file that kernels write to changes by that,
+//! so there only the length counts, which must not become less. A file that was deleted stays readable, as files do
+//! that a program has open.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata, OpenOptions};

@@ -21,8 +21,8 @@ const EACH: u32 = 16;
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Latency {
-    /// From asking to seeing the answer, in microseconds: the mean. It includes looking at the contents where the device has
-    /// no clock.
+    /// From asking to seeing the answer, in microseconds: the mean. It includes looking at the contents where the
+    /// device has no clock.
     pub mean: f64,
     /// The median, the 99th percentile and the longest; `None` where the device has no clock.
     pub median: Option<f64>,
@@ -119,12 +119,12 @@ impl Door {
         Ok(sum)
     }
 
-    /// A kernel asks `count` times, one after another, for `size` bytes of a file, in no order. Before each request it waits
-    /// for `pause`, where the device has a clock.
+    /// A kernel asks `count` times, one after another, for `size` bytes of a file, in no order. Before each request it
+    /// waits for `pause`, where the device has a clock.
     ///
     /// # Errors
-    /// [`DoorError::Options`] for a size that is no multiple of 16, or longer than the file; [`DoorError::Device`] if the
-    /// device fails, or if the kernel got too little or something else.
+    /// [`DoorError::Options`] for a size that is no multiple of 16, or longer than the file; [`DoorError::Device`] if
+    /// the device fails, or if the kernel got too little or something else.
     #[doc(hidden)]
     pub fn measure_latency(
         &self,
@@ -249,8 +249,8 @@ impl Door {
         Err(wrong(format!("the contents of {count} requests differ from what the host reads")))
     }
 
-    /// The share of a core that this process takes for `time` while a kernel runs and asks for nothing; `None` if kernels run
-    /// on the processor, or if the system does not tell.
+    /// The share of a core that this process takes for `time` while a kernel runs and asks for nothing; `None` if
+    /// kernels run on the processor, or if the system does not tell.
     ///
     /// # Errors
     /// [`DoorError::Device`] if the device fails.
@@ -316,7 +316,8 @@ fn processor_time() -> Option<Duration> {
     None
 }
 
-// ---- Threads that play the kernel ------------------------------------------------------------------------------------
+// ---- Threads that play the kernel
+// ------------------------------------------------------------------------------------
 
 /// Waits for an answer, takes the contents, and closes the handle.
 fn finish(client: &Client, handle: super::Handle) -> Result<Vec<u8>, DoorError> {

@@ -8,65 +8,73 @@
 //! ```
 //!
 //! A kernel takes a handle, puts a request into the ring, and goes on. It looks at the status of the handle whenever it
-//! wants, uses the contents once they are there, and closes the handle. No function of the kernel's side waits. They are
-//! in [`KERNEL_SOURCE`], which goes before a kernel in OpenCL C or CUDA C++, and in [`KERNEL_SOURCE_WGSL`]:
+//! wants, uses the contents once they are there, and closes the handle. No function of the kernel's side waits. They
+//! are in [`KERNEL_SOURCE`], which goes before a kernel in OpenCL C or CUDA C++, and in [`KERNEL_SOURCE_WGSL`]:
 //!
 //! | function | |
 //! |---|---|
 //! | `door_open` | asks for a file by its path; the host can open files too, with [`Door::open_file`] |
 //! | `door_read` | asks for a range of a file, or of the contents of an archive |
-//! | `door_stream`, `door_pieces`, `door_piece`, `door_next` | ask for a long range in pieces, of which a few are there at once |
+//! | `door_stream`, `door_pieces`, `door_piece`, `door_next` | ask for a long range in pieces, of which a few are |
+//! | | there at once |
 //! | `door_write`, `door_commit` | ask for room, which the kernel fills, and write it to a file |
-//! | `door_status`, `door_error` | tell what became of a request: loading, ready, or an error, one of [`RequestError`] |
+//! | `door_status`, `door_error` | tell what became of a request: loading, ready, or an error, one of |
+//! | | [`RequestError`] |
 //! | `door_content`, `door_bytes`, `door_total` | tell where the contents are, and how many bytes |
 //! | `door_close` | gives the handle back, with its contents |
 //!
 //! # Devices
 //! Running kernels see what the host writes on three kinds of devices:
 //!
-//! - Through CUDA, in host memory that is pinned and mapped. Long contents go to device memory, and archives are decoded
-//!   there while the kernel runs.
-//! - Through Vulkan, below WebGPU, in memory of the device that the host sees too. All contents go there, and the processor
-//!   decodes archives: work that is sent to the device meanwhile would wait for the kernel. A device may have little such
-//!   memory, and a desktop ends kernels that run for seconds.
-//! - Through OpenCL on processors with PoCL, in buffers that stay mapped. OpenCL promises it for no device of version 1.2,
-//!   and NVIDIA's shows a running kernel nothing, so GPUs are refused.
+//! - Through CUDA, in host memory that is pinned and mapped. Long contents go to device memory, and archives are
+//!   decoded there while the kernel runs.
+//! - Through Vulkan, below WebGPU, in memory of the device that the host sees too. All contents go there, and the
+//!   processor decodes archives: work that is sent to the device meanwhile would wait for the kernel. A device may have
+//!   little such memory, and a desktop ends kernels that run for seconds.
+//! - Through OpenCL on processors with PoCL, in buffers that stay mapped. OpenCL promises it for no device of version
+//!   1.2, and NVIDIA's shows a running kernel nothing, so GPUs are refused.
 //!
 //! A thread can play the kernel, on every machine: see [`Door::on_host`] and [`Client`].
 //!
-//! With CUDA the environment must say `CUDA_DEVICE_MAX_CONNECTIONS=32` when the process starts. Otherwise what the host sends
-//! to the device can get into line behind the running kernel. For the same reason everything is compiled and allocated
-//! before: open the archives with [`Door::open_file`] before the kernel is launched, and load the kernel itself before too.
+//! With CUDA the environment must say `CUDA_DEVICE_MAX_CONNECTIONS=32` when the process starts. Otherwise what the host
+//! sends to the device can get into line behind the running kernel. For the same reason everything is compiled and
+//! allocated before: open the archives with [`Door::open_file`] before the kernel is launched, and load the kernel
+//! itself before too.
 //!
-//! A kernel that reads archives must leave compute units free: blocks are decoded by other kernels, which cannot begin where
-//! it takes all registers or all workgroup memory. With workgroups on no more than half of the units it always does.
+//! A kernel that reads archives must leave compute units free: blocks are decoded by other kernels, which cannot begin
+//! where it takes all registers or all workgroup memory. With workgroups on no more than half of the units it always
+//! does.
 //!
 //! # Who writes what, and in which order
 //! | words | written by | in this order |
 //! |---|---|---|
-//! | entry of the ring | kernel | fields, then the turn: `fence.acq_rel.sys` and a relaxed store (CUDA), fence and `atomic_xchg` (OpenCL), exchanges and a store that is made from their results (WGSL) |
+//! | entry of the ring | kernel | fields, then the turn: `fence.acq_rel.sys` and a relaxed store (CUDA), fence and |
+//! | | | `atomic_xchg` (OpenCL), exchanges and a store that is made from their results (WGSL) |
 //! | | host | acquires the turn, copies the entry, then releases the count of requests it has taken |
-//! | handle's answer | host | contents, then place and length, then the status, which is released; for a stream the count of its pieces |
-//! | | kernel | acquires the status: `ld.acquire.sys` (CUDA), `atomic_or` with 0 and a fence (OpenCL), an atomic load and a barrier (WGSL) |
+//! | handle's answer | host | contents, then place and length, then the status, which is released; for a stream the |
+//! | | | count of its pieces |
+//! | | kernel | acquires the status: `ld.acquire.sys` (CUDA), `atomic_or` with 0 and a fence (OpenCL), an atomic load |
+//! | | | and a barrier (WGSL) |
 //! | handle's closing | kernel | releases the generation that it closes; then it frees the handle |
 //! | counters | kernel | atomics of the device; the host only waits for the first one, through the bell |
 //!
-//! A handle's generation goes up with each use, and is part of requests and statuses. So a kernel never takes the answer to
-//! an earlier use for its own, and the host never gives to a handle what an earlier use asked for.
+//! A handle's generation goes up with each use, and is part of requests and statuses. So a kernel never takes the
+//! answer to an earlier use for its own, and the host never gives to a handle what an earlier use asked for.
 //!
-//! Contents in device memory are copied or decoded, and that work has ended, before the status is released. A place may have
-//! held other contents before, so kernels load them past their caches, with `door_load` or as volatile words; in WGSL with atomic loads.
+//! Contents in device memory are copied or decoded, and that work has ended, before the status is released. A place may
+//! have held other contents before, so kernels load them past their caches, with `door_load` or as volatile words; in
+//! WGSL with atomic loads.
 //!
 //! # When things go wrong
-//! A full table and a full ring are return values of the functions that ask. Everything else is an error of the handle. A
-//! kernel may write anything into the ring: the host checks each number, and answers or counts it as malformed. A kernel
-//! that ends between beginning and ending a request delays the ones behind it by a second. One that ends without closing
-//! keeps its handles' contents until the door is dropped, or the handles are used again. When the door is dropped, every
-//! handle's status is an error.
+//! A full table and a full ring are return values of the functions that ask. Everything else is an error of the handle.
+//! A kernel may write anything into the ring: the host checks each number, and answers or counts it as malformed. A
+//! kernel that ends between beginning and ending a request delays the ones behind it by a second. One that ends without
+//! closing keeps its handles' contents until the door is dropped, or the handles are used again. When the door is
+//! dropped, every handle's status is an error.
 //!
 //! The host thread spins for 200 microseconds after the last request. Then it looks again after pauses of up to 5
-//! milliseconds; or, while a [`Listening`] lives, it sleeps until the device rings the bell (CUDA: `cuStreamWaitValue32` on
-//! the count of requests, and an event). A thread that plays the kernel wakes it.
+//! milliseconds; or, while a [`Listening`] lives, it sleeps until the device rings the bell (CUDA:
+//! `cuStreamWaitValue32` on the count of requests, and an event). A thread that plays the kernel wakes it.
 //!
 //! ```
 //! use pz::door::{Door, DoorOptions, FileMode, Status};
@@ -134,13 +142,14 @@ use crate::process::Owner;
 /// [`Door::native`]'s four buffers, and calls `door_of` with them.
 pub const KERNEL_SOURCE: &str = DOOR;
 
-/// The kernel's side of a door in WGSL. [`Door::native`]'s first three buffers go to the first three bindings of group 0.
+/// The kernel's side of a door in WGSL. [`Door::native`]'s first three buffers go to the first three bindings of
+/// group 0.
 pub const KERNEL_SOURCE_WGSL: &str = DOOR_WGSL;
 
 /// A door: files that running kernels may ask for, and the threads that answer them.
 ///
-/// When it is dropped, what is being read ends, then its threads, and the memory is freed that kernels share with it. Drop it after the kernels have
-/// ended that use it.
+/// When it is dropped, what is being read ends, then its threads, and the memory is freed that kernels share with it.
+/// Drop it after the kernels have ended that use it.
 pub struct Door {
     server: Arc<Server>,
     counters: Counters,
@@ -224,8 +233,8 @@ impl Door {
     /// Opens a door for kernels of a device.
     ///
     /// # Errors
-    /// As for [`Self::on_host`]; [`DoorError::Device`] if running kernels of the device do not see what the host writes, or
-    /// if the device fails.
+    /// As for [`Self::on_host`]; [`DoorError::Device`] if running kernels of the device do not see what the host
+    /// writes, or if the device fails.
     pub fn of_device(device: Arc<dyn Device>, options: &DoorOptions) -> Result<Self, DoorError> {
         options.check()?;
         let files = Files::new(options)?;
@@ -295,10 +304,11 @@ impl Door {
         Ok(())
     }
 
-    /// Opens a file below one of the allowed folders, as `door_open` does. The same file in the same mode has one number.
+    /// Opens a file below one of the allowed folders, as `door_open` does. The same file in the same mode has one
+    /// number.
     ///
-    /// For the contents of an archive on a device, this also compiles and allocates what its blocks need, so it is called
-    /// before the kernel runs.
+    /// For the contents of an archive on a device, this also compiles and allocates what its blocks need, so it is
+    /// called before the kernel runs.
     ///
     /// # Errors
     /// [`DoorError::File`].
@@ -355,9 +365,9 @@ impl Door {
     }
 
     /// Makes the host thread sleep until a kernel asks, instead of looking every few milliseconds: it takes next to no
-    /// processor time, and answers sooner. Call this just after the launch of a kernel, and drop the result when the kernel
-    /// has ended. Until then the device counts as busy: whatever waits for all of its work, such as freeing memory and loading
-    /// programs, waits. Without effect where devices cannot wake a thread.
+    /// processor time, and answers sooner. Call this just after the launch of a kernel, and drop the result when the
+    /// kernel has ended. Until then the device counts as busy: whatever waits for all of its work, such as freeing
+    /// memory and loading programs, waits. Without effect where devices cannot wake a thread.
     pub fn listen(&self) -> Listening<'_> {
         self.server.listen();
         Listening(self)

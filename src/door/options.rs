@@ -27,8 +27,8 @@ pub struct DoorOptions {
 }
 
 impl DoorOptions {
-    /// No folder, a ring of 4,096 requests, pools of 64 MiB in host memory and 1 GiB in device memory, host memory for what
-    /// has at most 64 KiB, a worker for each core but at most 8, and up to 512 files and 64 archives open at once.
+    /// No folder, a ring of 4,096 requests, pools of 64 MiB in host memory and 1 GiB in device memory, host memory for
+    /// what has at most 64 KiB, a worker for each core but at most 8, and up to 512 files and 64 archives open at once.
     pub fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -92,7 +92,8 @@ impl DoorOptions {
         self
     }
 
-    /// Sets how many archives keep their decoders and caches. Those used least recently are opened again when they are read.
+    /// Sets how many archives keep their decoders and caches. Those used least recently are opened again when they are
+    /// read.
     pub fn archives(mut self, archives: usize) -> Self {
         self.archives = archives;
         self

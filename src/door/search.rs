@@ -1,7 +1,7 @@
 //! Searching files with a kernel that stays on the device: an example of what a door is for.
 //!
-//! The kernel asks for one unit of the files after another, and searches a unit while the host brings the next: a range of
-//! a plain file, or of the contents of an archive, whose blocks are decoded meanwhile.
+//! The kernel asks for one unit of the files after another, and searches a unit while the host brings the next: a range
+//! of a plain file, or of the contents of an archive, whose blocks are decoded meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -70,8 +70,8 @@ impl Door {
     /// Finds all places of `pattern` in `files`, with a kernel of the door's device; with threads if there is none.
     ///
     /// # Errors
-    /// [`DoorError::Options`] if the pattern is empty or too long, or if the files are too many; [`DoorError::Device`] if the
-    /// device fails.
+    /// [`DoorError::Options`] if the pattern is empty or too long, or if the files are too many; [`DoorError::Device`]
+    /// if the device fails.
     pub fn search(&self, files: &[OpenedFile], pattern: &[u8]) -> Result<Matches, DoorError> {
         if pattern.is_empty() || pattern.len() > MAX_PATTERN {
             let what =
@@ -112,8 +112,8 @@ impl Door {
         }
         let limits = self.device.as_ref().map(|device| device.limits());
         let groups = match limits {
-            // The other half of the compute units is for the kernels that decode what this one waits for: where it runs,
-            // it may leave them too few registers.
+            // The other half of the compute units is for the kernels that decode what this one waits for: where it
+            // runs, it may leave them too few registers.
             Some(limits) if limits.kind != Kind::Software => (limits.compute_units / 2).max(1),
             _ => limits.map_or(1, |limits| limits.compute_units),
         };

@@ -1,9 +1,9 @@
 //! The threads of a door: one takes requests from the ring, and workers serve them.
 //!
-//! The first one serves small reads of plain files itself, if the system has the bytes in memory. Everything else goes to
-//! the workers. It spins for [`SPIN`] after the last request. Then it sleeps until the device rings the bell, or until a thread
-//! that plays the kernel wakes it. On devices without a bell, and while nobody [listens](super::Door::listen) for it, it looks
-//! again after pauses that double up to [`MAX_PAUSE`].
+//! The first one serves small reads of plain files itself, if the system has the bytes in memory. Everything else goes
+//! to the workers. It spins for [`SPIN`] after the last request. Then it sleeps until the device rings the bell, or
+//! until a thread that plays the kernel wakes it. On devices without a bell, and while nobody
+//! [listens](super::Door::listen) for it, it looks again after pauses that double up to [`MAX_PAUSE`].
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -178,8 +178,8 @@ impl Server {
         self.wake();
     }
 
-    /// Takes a [`Self::listen`] back. Returns whether it was the last one; then the bell has to be rung, because the first
-    /// thread may be asleep.
+    /// Takes a [`Self::listen`] back. Returns whether it was the last one; then the bell has to be rung, because the
+    /// first thread may be asleep.
     pub(super) fn listen_no_more(&self) -> bool {
         self.listeners.fetch_sub(1, Ordering::AcqRel) == 1
     }
@@ -206,7 +206,8 @@ impl Server {
         }
     }
 
-    // ---- The first thread --------------------------------------------------------------------------------------------
+    // ---- The first thread
+    // --------------------------------------------------------------------------------------------
 
     /// Takes requests until the door is shut, from request `number` on. Numbers wrap around.
     pub(super) fn watch(&self, mut number: u32) {
@@ -263,7 +264,8 @@ impl Server {
         is_stalled
     }
 
-    /// Sleeps: until the bell rings or a thread that plays the kernel asks, if nothing else is to be done; else for a moment.
+    /// Sleeps: until the bell rings or a thread that plays the kernel asks, if nothing else is to be done; else for a
+    /// moment.
     fn pause(&self, number: u32, waiting: &mut Waiting) {
         add(&self.counts.sleeps, 1);
         let is_busy = self.in_flight.load(Ordering::Acquire) > 0 || self.background.count() > 0;
@@ -386,7 +388,8 @@ impl Server {
         is_known
     }
 
-    // ---- What both kinds of threads use ------------------------------------------------------------------------------
+    // ---- What both kinds of threads use
+    // ------------------------------------------------------------------------------
 
     /// Tells the kernel how its request ended.
     pub(super) fn answer(&self, request: &Request, outcome: Result<(Held, Answer), RequestError>) {
@@ -416,7 +419,8 @@ impl Server {
         take().or_else(|| self.slots.sweep().then(take).flatten())
     }
 
-    // ---- Workers -----------------------------------------------------------------------------------------------------
+    // ---- Workers
+    // -----------------------------------------------------------------------------------------------------
 
     /// Serves requests until the door is shut.
     pub(super) fn work(self: &Arc<Self>, mut uploader: Option<Uploader<'_>>) {

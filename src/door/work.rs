@@ -79,7 +79,8 @@ impl Server {
         check_within(request, len)
     }
 
-    /// Begins those reads of a batch whose blocks the device decodes, and takes them out of it: no worker waits for them.
+    /// Begins those reads of a batch whose blocks the device decodes, and takes them out of it: no worker waits for
+    /// them.
     fn begin_reads(self: &Arc<Self>, batch: &mut Vec<Task>) {
         let Some(Request { op: op::READ, file, .. }) = batch.first().map(|task| task.request)
         else {
@@ -154,7 +155,8 @@ impl Server {
         true
     }
 
-    // ---- Writing -----------------------------------------------------------------------------------------------------
+    // ---- Writing
+    // -----------------------------------------------------------------------------------------------------
 
     fn begin_write(&self, request: &Request) -> Outcome {
         let Request { offset, length: len, .. } = *request;
@@ -179,7 +181,8 @@ impl Server {
         Ok((Held::Nothing, Answer { total: len, ..Answer::default() }))
     }
 
-    // ---- Streams -----------------------------------------------------------------------------------------------------
+    // ---- Streams
+    // -----------------------------------------------------------------------------------------------------
 
     fn begin_stream(&self, request: &Request, uploader: Option<&mut Uploader<'_>>) {
         let begun = self.open_stream(request);

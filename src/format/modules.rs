@@ -35,8 +35,8 @@ impl ModuleRecord {
         1 << (lane_log + 8)
     }
 
-    /// The most fuel of a lane that stands for `bytes` bytes: the last one of a unit may stand for few, and a file may have
-    /// many such units.
+    /// The most fuel of a lane that stands for `bytes` bytes: the last one of a unit may stand for few, and a file may
+    /// have many such units.
     #[cfg(feature = "modules")]
     pub(crate) const fn max_fuel_of(bytes: u32) -> u32 {
         (1 << 16) + 256 * bytes

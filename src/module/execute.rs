@@ -83,8 +83,8 @@ impl<P: Borrow<Program>> Executor<P> {
     }
 
     /// The same, for a lane that has neither state nor picture: to run it twice is to run it once. So the program is
-    /// interpreted until that has taken about as long as to compile it, and time stays in proportion to the fuel that is
-    /// taken: a file may bring along many programs, each for little.
+    /// interpreted until that has taken about as long as to compile it, and time stays in proportion to the fuel that
+    /// is taken: a file may bring along many programs, each for little.
     ///
     /// # Errors
     /// The same.

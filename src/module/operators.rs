@@ -57,8 +57,9 @@ pub(super) fn is_zero(operator: &O<'_>) -> Option<Type> {
     }
 }
 
-/// The work of an instruction that is reached: about the number of simple operations that take as long on a slow processor.
-/// `locals` gives the number of locals of a function, and nothing for an import. The format states the same figures.
+/// The work of an instruction that is reached: about the number of simple operations that take as long on a slow
+/// processor. `locals` gives the number of locals of a function, and nothing for an import. The format states the same
+/// figures.
 pub(super) fn work(operator: &O<'_>, locals: impl Fn(u32) -> Option<u32>) -> u32 {
     match operator {
         O::Block { .. } | O::Loop { .. } | O::Else | O::End | O::Nop => 0,

@@ -6,8 +6,8 @@
 //!
 //! # What every back end must do alike
 //! - All variables are 0 at first, except parameters, and those that [`Program::initial`] names.
-//! - A [`Loop`](Statement::Loop) takes its charge of fuel each time its beginning is reached, from before it or by a branch.
-//!   Where less is left, the run traps with [`Trap::Fuel`].
+//! - A [`Loop`](Statement::Loop) takes its charge of fuel each time its beginning is reached, from before it or by a
+//!   branch. Where less is left, the run traps with [`Trap::Fuel`].
 //! - Sums, differences, products and shifts drop the bits that do not fit. Shifts and rotations count modulo the width.
 //! - An access beyond private memory, a window, the state or the picture traps.
 //! - The first trap counts. A back end stops at once, or carries on to the next beginning of a loop with a value of its
@@ -294,8 +294,8 @@ pub(crate) enum Statement {
     Unreachable,
     /// Statements that a branch to the label leaves.
     Block(Label, Vec<Statement>),
-    /// Statements that a branch to the label begins again. Without one they run once. The number, at least 1, is the charge:
-    /// the fuel for one turn.
+    /// Statements that a branch to the label begins again. Without one they run once. The number, at least 1, is the
+    /// charge: the fuel for one turn.
     Loop(Label, u32, Vec<Statement>),
     /// One list of statements or the other: the first if the condition, of 32 bits, is not 0.
     If(Expression, Vec<Statement>, Vec<Statement>),

@@ -66,8 +66,8 @@ struct Subject<'a> {
     handles: u32,
 }
 
-/// Measures requests for the file at `path` on a device, or by threads, and adds the results to `rows`. A file whose name
-/// ends in `.pz` is an archive.
+/// Measures requests for the file at `path` on a device, or by threads, and adds the results to `rows`. A file whose
+/// name ends in `.pz` is an archive.
 pub fn measure(
     path: &Path,
     (name, device): (&str, Option<&Arc<dyn Device>>),

@@ -268,8 +268,8 @@ fn a_device_that_is_missing_is_an_error() {
     }
 }
 
-/// Work that a device cannot do, such as long windows on a software driver of Vulkan, is done without it, and a line says
-/// so.
+/// Work that a device cannot do, such as long windows on a software driver of Vulkan, is done without it, and a line
+/// says so.
 #[test]
 fn a_device_that_cannot_do_the_work_takes_no_part() {
     let folder = Folder::new();

@@ -1,5 +1,5 @@
-//! Modules that count their fuel themselves, for wasmi, which counts another way. This is what the format's text says of
-//! fuel, written once more: it works on the module's functions, and inlines nothing.
+//! Modules that count their fuel themselves, for wasmi, which counts another way. This is what the format's text says
+//! of fuel, written once more: it works on the module's functions, and inlines nothing.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
-//! Known blocks. The compiler of a driver may be wrong, so the first batch of each kind of work with a driver is a block
-//! whose result is known. A device that gets it wrong does no others.
+//! Known blocks. The compiler of a driver may be wrong, so the first batch of each kind of work with a driver is a
+//! block whose result is known. A device that gets it wrong does no others.
 //!
-//! Right answers are kept in the user's cache folder: a line for each interface, device, driver, version of this crate and
-//! kind of work.
+//! Right answers are kept in the user's cache folder: a line for each interface, device, driver, version of this crate
+//! and kind of work.
 
 use super::GpuEngine;
 use crate::codec::Recipe;
@@ -23,8 +23,8 @@ const MAX_LINES: usize = 500;
 const KNOWN_BYTES: usize = 100_003;
 
 impl GpuEngine<'_> {
-    /// Checks that the device does `work` on a known block right, unless an earlier run by this user has seen that, or the
-    /// device has no driver. Whatever the device declines is right.
+    /// Checks that the device does `work` on a known block right, unless an earlier run by this user has seen that, or
+    /// the device has no driver. Whatever the device declines is right.
     ///
     /// # Errors
     /// Why the device must not be used.

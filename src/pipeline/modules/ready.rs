@@ -53,8 +53,8 @@ impl FilterModule {
     /// Bytes of contents that a lane stands for, if nothing else is said.
     const LANE_LOG: u8 = 12;
 
-    /// Lanes stand for 4096 bytes each, and have 16 units of [fuel](mod@crate::format#fuel) for each byte: enough for some
-    /// 500 instructions.
+    /// Lanes stand for 4096 bytes each, and have 16 units of [fuel](mod@crate::format#fuel) for each byte: enough for
+    /// some 500 instructions.
     ///
     /// # Errors
     /// Says why the module is refused, or that it lacks `encode` or `decode`.
@@ -88,8 +88,8 @@ impl FilterModule {
         Ok(self)
     }
 
-    /// Sets the [fuel](mod@crate::format#fuel) of a lane: at most 256 units for each byte that it stands for. A turn of a
-    /// loop takes a unit for each 32 instructions of work. Decoders refuse a block that takes more.
+    /// Sets the [fuel](mod@crate::format#fuel) of a lane: at most 256 units for each byte that it stands for. A turn of
+    /// a loop takes a unit for each 32 instructions of work. Decoders refuse a block that takes more.
     ///
     /// # Errors
     /// If there is no such fuel.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 pub(super) const DRIVER: &[&str] =
     if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
 
-/// Major versions of NVRTC that may be there, the newest first. Those that cannot compile the kernels are looked for too, so
-/// that a message can say why they are not used.
+/// Major versions of NVRTC that may be there, the newest first. Those that cannot compile the kernels are looked for
+/// too, so that a message can say why they are not used.
 const VERSIONS: [i32; 3] = [13, 12, 11];
 
 /// The name of the library of version 11, which tells that of its binary interface.

@@ -96,8 +96,8 @@ impl Nvrtc {
         Ok(Some(nvrtc))
     }
 
-    /// What it compiles for, so that the result runs on a GPU of compute capability `wanted` / 10 behind a driver for CUDA
-    /// up to major version `newest`.
+    /// What it compiles for, so that the result runs on a GPU of compute capability `wanted` / 10 behind a driver for
+    /// CUDA up to major version `newest`.
     ///
     /// # Errors
     /// Why it cannot.
@@ -119,8 +119,8 @@ fn too_old(version: i32) -> String {
     format!("is version {version}, and the kernels need version {OLDEST} or later")
 }
 
-/// Loads the library of built-in functions that lies beside NVRTC. NVRTC asks for it by name, and version 13 does not look
-/// in its own folder; the system then finds the one that is loaded.
+/// Loads the library of built-in functions that lies beside NVRTC. NVRTC asks for it by name, and version 13 does not
+/// look in its own folder; the system then finds the one that is loaded.
 #[cfg(unix)]
 fn load_builtins(nvrtc: &Path) {
     use libloading::os::unix::Library;
@@ -178,8 +178,8 @@ impl Compiler {
         Self::among(&library::nvrtc(version / 1000, &OWN), version, capability)
     }
 
-    /// The same, of the libraries at these paths: the first that compiles to machine code for such GPUs, or else the first
-    /// whose PTX the driver compiles for them.
+    /// The same, of the libraries at these paths: the first that compiles to machine code for such GPUs, or else the
+    /// first whose PTX the driver compiles for them.
     ///
     /// # Errors
     /// [`DeviceError::Absent`] if there is none.
