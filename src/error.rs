@@ -86,7 +86,7 @@ pub enum Error {
         /// The frame.
         place: Place,
     },
-    /// A module could not filter a block, or not so that it can be undone.
+    /// A module could not filter a block, or its filter could not be undone.
     ModuleFailed {
         /// SHA-256 of the module.
         sha256: [u8; 32],
@@ -167,7 +167,7 @@ pub enum Error {
     },
 }
 
-/// Whose fault an [`Error`] is.
+/// The side at fault for an [`Error`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorClass {
@@ -180,7 +180,7 @@ pub enum ErrorClass {
 }
 
 impl Error {
-    /// Whose fault it is.
+    /// The side at fault.
     ///
     /// ```
     /// use pz::{ErrorClass, DecodeOptions};

@@ -102,8 +102,8 @@ pub use stream::{
 };
 pub use user_cache::refused_cache;
 
-/// What this package's own program, benchmarks, tests and fuzz targets, and its packages for Python and C, use besides
-/// the public interface. It may change or go with any version.
+/// Items that this package's own program, benchmarks, tests and fuzz targets, and its packages for Python and C, use
+/// besides the public interface. It may change or go with any version.
 #[doc(hidden)]
 pub mod internal {
     #[cfg(target_os = "linux")]

@@ -379,7 +379,7 @@ fn forged_entries_are_refused() {
         let error = pz::decompress(&file, &allowed()).unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains("block 0"), "{error}");
     }
-    // A module that does not follow the rules, with its right hash: `call` 0 becomes what is no instruction.
+    // A module that does not follow the rules, with its right hash: `call` 0 becomes an invalid instruction.
     let mut file = good.clone();
     let start = LIST + 45;
     let len = usize::from(u16::from_le_bytes([file[LIST + 33], file[LIST + 34]])) + 1;

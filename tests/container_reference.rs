@@ -445,7 +445,7 @@ fn list(left: &mut &[u8]) -> Vec<Entry> {
         .collect()
 }
 
-/// Reads the modules behind the header.
+/// Reads the modules after the header.
 fn modules(list: &[Entry], left: &mut &[u8]) -> Vec<Module> {
     list.iter()
         .map(|&(sha256, len, fuel, lane_log)| {
@@ -457,7 +457,7 @@ fn modules(list: &[Entry], left: &mut &[u8]) -> Vec<Module> {
         .collect()
 }
 
-/// What a lane reaches.
+/// The state that a lane can access.
 struct Windows {
     lane: i32,
     input: Vec<u8>,

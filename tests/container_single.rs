@@ -59,13 +59,13 @@ fn kinds() -> Vec<Frame> {
     ]
 }
 
-/// Checks what a list says of the frame that lies at `offset`.
+/// Checks a list's entry for the frame at `offset`.
 fn check_listed(info: &FrameInfo, (number, offset, frame): (usize, usize, &Frame)) {
     assert_eq!((info.number, info.offset), (number as u64, offset as u64));
     assert_eq!(info.compressed_size, frame.file.len() as u64);
     assert_eq!(info.content_size, frame.contents.len() as u64);
     assert_eq!(info.block_count, info.content_size.div_ceil(BLOCK));
-    // A frame of a single block says how long its contents are.
+    // A frame of a single block records the length of its contents.
     assert!(!frame.is_single || info.size_in_header, "{info:?}");
     assert_eq!(info.blocks.len() as u64, info.block_count);
     for block in &info.blocks {
@@ -98,7 +98,7 @@ fn mixed_frames_are_listed_and_restored() {
                 check_listed(info, (number, offset, frame));
                 offset += frame.file.len();
             }
-            // The blocks of some frames are passed over, and then everything is gone through again.
+            // Skips the blocks of some frames, then goes through everything again.
             let options = decode_options().max_memory(1 << 18);
             let mut listing = Listing::new(Cursor::new(&file), &options).unwrap();
             for skips in [true, false] {
@@ -275,7 +275,7 @@ fn cut_frames_keep_their_place() {
                 assert!(matches!(outcome, Err(Error::NotPz { .. })), "{cut}: {outcome:?}");
                 assert!(both.1 == b"first" && both.0.lost.is_empty(), "{cut}");
             } else {
-                // The header says how much is lost, but 20 bytes are less than any frame with so long a block.
+                // The header says how much is lost, but 20 bytes are fewer than any frame with a block of that length.
                 let is_refused = fill(&file[..cut], &decode_options()).is_err();
                 assert_eq!(is_refused, cut < 21, "{cut}");
                 let (report, saved) = outcome.unwrap();
@@ -321,7 +321,7 @@ fn what_frames_declare_is_plausible_as_far_as_they_could_hold_it() {
         // Besides what the frames say, as much might be lost.
         assert_eq!(found.plausible, 40 << 24);
     }
-    // Headers without what they announce: each takes 17 bytes, and the shortest frame of such a block 22.
+    // Headers without their blocks: each takes 17 bytes, and the shortest frame of such a block 22.
     let header = header_of_stored(1 << 24);
     let file = header.repeat(1000);
     let found = extent(&file);

@@ -257,12 +257,12 @@ fn expand(prefix: &[String], tree: &str, paths: &mut Vec<Names>) {
     }
 }
 
-/// A file as a module, with what it opens.
+/// A file as a module, with the paths that it opens.
 #[derive(Default)]
 struct Opened {
     /// The paths that it uses.
     used: BTreeSet<Names>,
-    /// The names that it has from elsewhere, and their paths.
+    /// Imported names, and their paths.
     names: BTreeMap<String, Names>,
 }
 
@@ -307,7 +307,7 @@ impl Opened {
         for (is_public, path) in of_use {
             let Some(found) = absolute(&path) else { continue };
             let name = path.last().unwrap().clone();
-            // What is only passed on is not used here.
+            // Names that are only re-exported are not used here.
             if !is_public || words.contains(name.as_str()) {
                 opened.used.insert(found.clone());
             }
@@ -327,7 +327,7 @@ impl Opened {
     }
 }
 
-/// Checks that the files below `folder`, of which `src` is the root, do not open each other in circles.
+/// Checks that the files below `folder`, in the crate with the root `src`, do not open each other in circles.
 fn check_circles(folder: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let files: BTreeMap<Names, PathBuf> = files_below(&root.join(folder))
@@ -347,7 +347,7 @@ fn check_circles(folder: &str) {
             (module, Opened::by(module, &format!("\n{}", code_of(file)), &modules))
         })
         .collect();
-    // The module that has what a path names, even if another passes it on.
+    // The module that defines the item of a path, even if another re-exports it.
     let home = |path: &Names| {
         let mut path = path.clone();
         loop {
@@ -366,7 +366,7 @@ fn check_circles(folder: &str) {
         arrows.insert(module, homes.collect());
     }
     assert!(arrows.values().map(BTreeSet::len).sum::<usize>() > files.len(), "{folder}: no arrows");
-    // Whatever opens nothing that is left is in no circle.
+    // A module that opens no remaining module is in no circle.
     while let Some(free) = arrows
         .iter()
         .find(|(_, to)| !to.iter().any(|to| arrows.contains_key(to)))

@@ -15,12 +15,12 @@ use super::server::Server;
 use super::slots::Held;
 use crate::gpu::device::visible::VisibleWords;
 
-/// How often a thread tries to be the next before it reports a full table or a full ring.
+/// The number of tries after which a thread reports a full table or a full ring.
 const TRIES: usize = 4096;
 
-/// Asks at a door from a thread, as a kernel does. No call waits. Clones ask at the same door.
+/// Makes requests from a thread, as a kernel does. No call waits. Clones share the door.
 ///
-/// Unlike a kernel, a client cannot look at contents that are no longer its own: the host checks that.
+/// Unlike a kernel, a client cannot read contents that are no longer its own: the host checks that.
 #[derive(Clone)]
 pub struct Client {
     server: Arc<Server>,
@@ -32,23 +32,23 @@ pub struct Client {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Handle(u32);
 
-/// What became of a request.
+/// The state of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// The host has not finished.
     Loading,
-    /// The contents are there; or the file is open, or there is room to write.
+    /// The contents are loaded, the file is open, or there is room to write.
     Ready,
-    /// There is nothing.
+    /// The request failed.
     Error(RequestError),
 }
 
-/// Why nothing was asked. The same may succeed later.
+/// Why no request was made. The same call may succeed later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AskError {
     /// All handles are in use.
     TableFull,
-    /// The host has not yet taken as many requests as the ring holds.
+    /// The ring is full of requests that the host has not taken yet.
     RingFull,
 }
 
@@ -174,7 +174,7 @@ impl Client {
     /// Asks for a file by its path.
     ///
     /// # Errors
-    /// [`AskError`], here and in the other calls that ask.
+    /// [`AskError`], here and in the other calls that make requests.
     pub fn open(&self, path: &str, mode: FileMode) -> Result<Handle, AskError> {
         let handle = self.claim()?;
         let at = self.server.slots.layout.path(number_of(handle));
@@ -219,7 +219,7 @@ impl Client {
         self.begin(Request { op: op::STREAM, file, offset, length, piece, ..Request::default() })
     }
 
-    /// Asks for room for `length` bytes that are to be written to a file from byte `offset` on.
+    /// Asks for room for `length` bytes, to be written to a file from byte `offset` on.
     ///
     /// # Errors
     /// [`AskError`].
@@ -228,7 +228,7 @@ impl Client {
         self.begin(Request { op: op::WRITE, file, offset, length, ..Request::default() })
     }
 
-    /// Gives up the oldest piece of a stream, whose place another one takes.
+    /// Gives up the oldest piece of a stream; another piece takes its place.
     ///
     /// # Errors
     /// [`AskError`].
@@ -236,7 +236,7 @@ impl Client {
         self.ask(Request { op: op::NEXT, handle: handle.0, ..Request::default() })
     }
 
-    /// Writes to the file what was put into the room for it.
+    /// Writes the bytes in a write's room to the file.
     ///
     /// # Errors
     /// [`AskError`].
@@ -252,7 +252,7 @@ impl Client {
         asked
     }
 
-    /// What became of a request.
+    /// The state of a request.
     pub fn status(&self, handle: &Handle) -> Status {
         let at = self.server.slots.layout.answer(number_of(handle.0));
         let status = self.word(at).load(Ordering::Acquire);
@@ -278,7 +278,7 @@ impl Client {
         bytemuck::cast(slots.words().read::<ENTRY>(slots.layout.answer(number_of(handle.0))))
     }
 
-    /// Bytes that are there, or that there is room for.
+    /// Bytes present, or room for that many.
     pub fn bytes(&self, handle: &Handle) -> u64 {
         self.answer(handle).bytes
     }
@@ -293,7 +293,7 @@ impl Client {
         self.answer(handle).file
     }
 
-    /// The contents of a handle that is ready; none otherwise.
+    /// The contents of a handle that is ready; empty otherwise.
     pub fn contents(&self, handle: &Handle) -> Vec<u8> {
         let Answer { place, bytes, .. } = self.answer(handle);
         let held = self.server.slots.with(handle.0, |held| match held {
@@ -305,13 +305,13 @@ impl Client {
         held.flatten().unwrap_or_default()
     }
 
-    /// How many pieces of a stream have been loaded so far.
+    /// The number of a stream's pieces loaded so far.
     pub fn pieces(&self, handle: &Handle) -> u32 {
         let at = self.server.slots.layout.answer(number_of(handle.0)) + PIECES;
         self.word(at).load(Ordering::Acquire)
     }
 
-    /// Piece `number` of a stream, if it has been loaded and not been given up; none otherwise.
+    /// Piece `number` of a stream, if it has been loaded and not given up; empty otherwise.
     pub fn piece(&self, handle: &Handle, number: u32) -> Vec<u8> {
         let Answer { piece, window, place, .. } = self.answer(handle);
         let held = self.server.slots.with(handle.0, |held| {

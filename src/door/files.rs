@@ -1,4 +1,4 @@
-//! The files that kernels may open, and reading and writing them.
+//! The files that kernels may open, and functions that read and write them.
 //!
 //! A path is looked for in each allowed folder in turn. It must not leave the folder: not by `..`, and not through a
 //! symbolic link. The system resolves the path, the result must lie in the folder, and the file that was then opened
@@ -35,7 +35,7 @@ pub enum FileMode {
     Plain = 0,
     /// The contents of a compressed file, to read. The blocks that hold them are decoded.
     Contents = 1,
-    /// Its own bytes, to read and write; made if it is not there.
+    /// Its own bytes, to read and write; the file is created if it does not exist.
     Writable = 2,
 }
 
@@ -56,14 +56,14 @@ pub(super) struct Files {
     folders: Vec<Folder>,
     table: Mutex<Table>,
     max_files: usize,
-    /// The archives that are open, the one used last comes last.
+    /// The open archives, the last used one last.
     archives: Mutex<Vec<(u32, Arc<Archive>)>>,
     max_archives: usize,
     decode_threads: usize,
 }
 
 struct Folder {
-    /// As the system resolves it.
+    /// The path as the system resolves it.
     path: PathBuf,
     is_writable: bool,
 }
@@ -84,7 +84,8 @@ pub(super) struct OpenFile {
     /// Length in bytes, when it was opened or after it was written to.
     len: AtomicU64,
     modified: Option<SystemTime>,
-    /// Whether the device decodes its blocks: an archive that a kernel opened could not be prepared.
+    /// Whether the device decodes its blocks. It does not for an archive that a kernel opened, which could not be
+    /// prepared.
     is_prepared: AtomicBool,
     /// Why a read failed first, for people.
     why: OnceLock<String>,
@@ -222,7 +223,7 @@ impl Folder {
         let joined = self.path.join(path);
         let resolved = match joined.canonicalize() {
             Err(error) if error.kind() == io::ErrorKind::NotFound && mode == FileMode::Writable => {
-                // The file is made, but no folder, and not where a link leads that leads nowhere.
+                // Creates the file, but no folder, and not at the missing target of a link.
                 let name = joined.file_name().ok_or(RequestError::Refused)?;
                 if joined.symlink_metadata().is_ok() {
                     return Err(RequestError::Refused.into());
@@ -266,7 +267,7 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Whether both are of the same file, as far as that can be told.
+/// Whether both are of the same file, as far as the system shows.
 #[cfg(not(unix))]
 fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.len(), one.created().ok()) == (other.len(), other.created().ok())
@@ -311,7 +312,7 @@ impl OpenFile {
         }
     }
 
-    /// The same without waiting for a disk; `None` if that is not possible.
+    /// The same without waiting for a disk; `None` if that is impossible.
     pub(super) fn read_at_once(
         &self,
         offset: u64,
@@ -345,7 +346,7 @@ impl OpenFile {
         end.map(|_| ()).ok_or(RequestError::Range)
     }
 
-    /// Whether it is the file that `metadata` is of, and has not changed since.
+    /// Whether `metadata` is of this file, unchanged since.
     fn is(&self, metadata: &Metadata) -> bool {
         let is_same_file = self.file.metadata().is_ok_and(|own| is_same(&own, metadata));
         is_same_file && self.check_unchanged().is_ok()

@@ -1,4 +1,4 @@
-//! Runs the kernels that pz itself has for doors.
+//! Runs pz's own kernels for doors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use crate::gpu::device::{Api, BufferId, Device, DeviceError, Dispatch, Kind, Que
 use crate::gpu::model::cost::CostError;
 use crate::gpu::model::kernel::Kernel;
 
-/// A kernel at a door, and the buffers of its own.
+/// A kernel at a door, and its own buffers.
 pub(super) struct Launch<'d> {
     door: &'d Door,
     device: Arc<dyn Device>,
     kernel: &'static Kernel,
-    /// N of the kernel's cost.
+    /// The argument N of the kernel's cost.
     n: u64,
     own: Vec<OwnBuffer>,
 }
 
-/// What to run.
+/// The entry point to run, and its arguments.
 pub(super) struct Entry<'e> {
     pub(super) name: &'static str,
     pub(super) args: &'e [u32],
@@ -51,7 +51,7 @@ impl<'d> Launch<'d> {
         if self.device.limits().kind == Kind::Software { 1 << 30 } else { 1 << 25 }
     }
 
-    /// Allocates the kernel's buffer of this name, with `contents` at its beginning and zeros behind.
+    /// Allocates the kernel's buffer of this name, with `contents` at its beginning and zeros after them.
     pub(super) fn buffer(mut self, name: &str, contents: &[u8]) -> Result<Self, DeviceError> {
         let bytes = self.kernel.cost().and_then(|cost| cost.buffer(name)?.eval(self.n));
         let bytes = bytes.map_err(wrong)?.next_multiple_of(4).max(4);
@@ -94,7 +94,7 @@ impl<'d> Launch<'d> {
     ) -> Result<Box<dyn Queue + '_>, DeviceError> {
         let door = self.door.buffers().ok_or_else(no_device)?;
         let mut buffers = vec![door.control, door.counters, door.host];
-        // What a kernel in WGSL writes to has one name, and there is no pool in the device's own memory.
+        // In WGSL all outputs have one name, and there is no pool in the device's own memory.
         if self.device.limits().api != Api::WebGpu {
             buffers.push(door.device);
         }

@@ -1,4 +1,4 @@
-//! How fast a door answers: what `pz bench --door` reports. Everything that is timed is also checked.
+//! Measures how fast a door answers, for `pz bench --door`. All timed contents are also checked.
 
 use std::ops::Range;
 use std::thread;
@@ -10,9 +10,9 @@ use super::{AskError, Client, Door, DoorError, FileMode, OpenedFile, Status};
 use crate::gpu::device::{DeviceError, Kind, Limits};
 use crate::gpu::model::kernel::DOOR_MEASURE;
 
-/// After this time the host gives a kernel up.
+/// The time after which the host gives up on a kernel.
 const DEADLINE: Duration = Duration::from_secs(120);
-/// Work items that look at contents together.
+/// Work items that read contents together.
 const THREADS: u32 = 256;
 /// The most handles of a workgroup.
 const EACH: u32 = 16;
@@ -32,7 +32,7 @@ pub struct Latency {
     pub longest: Option<f64>,
 }
 
-/// How fast many requests at once were answered.
+/// The throughput of many requests at once.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Throughput {
@@ -44,7 +44,7 @@ pub struct Throughput {
     pub seconds: f64,
 }
 
-/// Numbers of a measurement that has gone wrong.
+/// The error of a measurement with wrong results.
 fn wrong(what: String) -> DoorError {
     DoorError::Device(DeviceError::Failed(what))
 }
@@ -54,7 +54,7 @@ fn pieces(size: u32, len: u64) -> u32 {
     u32::try_from(len / u64::from(size)).unwrap_or(u32::MAX)
 }
 
-/// Where request `number` reads: whole pieces, in no order if they are scattered.
+/// The offset of request `number`. Requests read whole pieces, in random order if they are scattered.
 fn offset(number: u32, size: u32, len: u64, is_scattered: bool) -> u64 {
     let pieces = pieces(size, len);
     let at = if is_scattered {
@@ -65,7 +65,7 @@ fn offset(number: u32, size: u32, len: u64, is_scattered: bool) -> u64 {
     at * u64::from(size)
 }
 
-/// What the contents of request `number` add to the sum: every word counts by its place.
+/// The contribution of request `number`'s contents to the sum: every word counts by its place.
 fn sum_of(contents: &[u8], number: u32) -> u32 {
     let words = contents.chunks_exact(4).map(|word| match word.try_into() {
         Ok(word) => u32::from_le_bytes(word),
@@ -78,7 +78,7 @@ fn sum_of(contents: &[u8], number: u32) -> u32 {
     terms.fold(0, u32::wrapping_add)
 }
 
-/// The sum over all requests, for contents that are in memory.
+/// The sum over all requests, for contents in memory.
 #[cfg(test)]
 pub(super) fn expected(contents: &[u8], size: u32, numbers: Range<u32>, scattered: bool) -> u32 {
     let sum = |number| {
@@ -89,7 +89,7 @@ pub(super) fn expected(contents: &[u8], size: u32, numbers: Range<u32>, scattere
 }
 
 impl Door {
-    /// The sum over all requests, of what the host reads.
+    /// The sum over all requests, computed from the host's reads.
     fn expected(
         &self,
         file: OpenedFile,
@@ -178,7 +178,7 @@ impl Door {
         Ok((sum, of_times(&times)))
     }
 
-    /// Kernels ask `count` times for `size` bytes of a file, with so many handles at once.
+    /// Has kernels ask `count` times for `size` bytes of a file, with `handles` requests at once.
     ///
     /// # Errors
     /// As for [`Self::measure_latency`].
@@ -226,7 +226,7 @@ impl Door {
         }
     }
 
-    /// Says that the kernel got fewer answers than it asked for, and why where that is known.
+    /// The error for a kernel with fewer answers than requests, with the reason if it is known.
     fn unanswered(&self, done: u32, count: u32) -> DoorError {
         let limits = self.device.as_ref().map(|device| device.limits());
         let why = match limits.is_some_and(Limits::ends_long_loops) {
@@ -256,7 +256,7 @@ impl Door {
     /// [`DoorError::Device`] if the device fails.
     #[doc(hidden)]
     pub fn measure_idle(&self, time: Duration) -> Result<Option<f64>, DoorError> {
-        /// Everything has gone to sleep after this time.
+        /// After this time all threads are asleep.
         const SETTLED: Duration = Duration::from_millis(200);
         let mut share = None;
         let mut measure = || {

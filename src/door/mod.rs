@@ -1,4 +1,4 @@
-//! Requests of running kernels: a kernel asks for parts of files while it runs, and a thread of the host answers.
+//! Requests from running kernels: while a kernel runs, it asks for parts of files, and threads of the host answer.
 //!
 //! ```text
 //!          kernel                                     host
@@ -24,7 +24,7 @@
 //! | `door_close` | gives the handle back, with its contents |
 //!
 //! # Devices
-//! Running kernels see what the host writes on three kinds of devices:
+//! Running kernels see the host's writes on three kinds of devices:
 //!
 //! - Through CUDA, in host memory that is pinned and mapped. Long contents go to device memory, and archives are
 //!   decoded there while the kernel runs.
@@ -138,7 +138,7 @@ use crate::gpu::device::{Api, BufferId, Device, DeviceError, NativeBuffer};
 use crate::gpu::model::kernel::{DOOR, DOOR_RING, DOOR_WGSL};
 use crate::process::Owner;
 
-/// The kernel's side of a door, in a text that is both OpenCL C and CUDA C++ and needs no other. A kernel gets
+/// The kernel's side of a door, as self-contained source in both OpenCL C and CUDA C++. A kernel gets
 /// [`Door::native`]'s four buffers, and calls `door_of` with them.
 pub const KERNEL_SOURCE: &str = DOOR;
 
@@ -157,9 +157,9 @@ pub struct Door {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What only kernels use.
+/// The counters, which only kernels use.
 enum Counters {
-    /// Of threads that play a kernel.
+    /// For threads that play a kernel.
     Host(Arc<VisibleWords>),
     Device(OwnBuffer),
 }
@@ -184,11 +184,11 @@ impl Drop for Listening<'_> {
 pub struct OpenedFile {
     /// Its number, for `door_read` and the like.
     pub number: u32,
-    /// Bytes that can be read: the file's, or those of an archive's contents.
+    /// Readable bytes: the file's, or those of an archive's contents.
     pub len: u64,
 }
 
-/// What a door passes to a kernel, in the order of `door_of`'s parameters.
+/// The buffers that a door passes to a kernel, in the order of `door_of`'s parameters.
 #[derive(Debug)]
 pub struct DoorBuffers<T> {
     /// The ring and the handles.
@@ -204,7 +204,8 @@ pub struct DoorBuffers<T> {
 /// Bytes of contents of a batch of blocks: a request waits for its batch.
 const BATCH: u64 = 16 << 20;
 
-/// The most threads that bring blocks of archives to the device. Most of them wait for it: there are two for each core.
+/// The most threads that send blocks of archives to the device: two for each core, because most of them wait for the
+/// device.
 const MAX_LANES: usize = 22;
 /// Each lane and each worker has a stream, and so have the kernel and the bell. A stream that shares one of CUDA's 32
 /// connections with the kernel's would wait for the kernel, which waits for it.
@@ -261,7 +262,7 @@ impl Door {
         Ok(door)
     }
 
-    /// Starts the threads, and waits until they have all that they need.
+    /// Starts the threads, and waits until they have allocated everything.
     fn start(&mut self, workers: usize) -> Result<(), DoorError> {
         let (ready, is_ready) = mpsc::channel::<Result<(), DeviceError>>();
         for number in 0..workers {
@@ -351,7 +352,7 @@ impl Door {
         })
     }
 
-    /// The buffers that a kernel of the caller's gets, as the device's interface knows them; `None` if threads play the
+    /// The buffers for a kernel of the caller's, as handles of the device's interface; `None` if threads play the
     /// kernel. They are valid until the door is dropped.
     pub fn native(&self) -> Option<DoorBuffers<NativeBuffer>> {
         let DoorBuffers { control, counters, host, device } = self.buffers()?;
@@ -375,7 +376,7 @@ impl Door {
 
     /// Rings the bell, as a kernel that asks does.
     fn ring(&self) -> Result<(), DeviceError> {
-        /// A running kernel may keep the device to itself.
+        /// A running kernel may occupy the whole device.
         const DEADLINE: Duration = Duration::from_secs(60);
         if !self.server.has_bell() {
             return Ok(());
@@ -385,7 +386,7 @@ impl Door {
         launch.start(&entry, DEADLINE)?.finish()
     }
 
-    /// A thread's way to ask, as a kernel does; `None` if the kernels of a device ask at this door.
+    /// A client for threads that make requests as a kernel does; `None` if this door serves a device's kernels.
     pub fn client(&self) -> Option<Client> {
         match &self.counters {
             Counters::Host(counters) => {
@@ -395,12 +396,12 @@ impl Door {
         }
     }
 
-    /// What the door has done so far.
+    /// The door's counts so far.
     pub fn statistics(&self) -> DoorStatistics {
         self.server.statistics()
     }
 
-    /// Bytes of both pools that are free.
+    /// Free bytes of both pools.
     pub fn free_bytes(&self) -> u64 {
         self.server.rooms.free_bytes()
     }

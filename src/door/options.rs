@@ -1,4 +1,4 @@
-//! What a door may do and take, why it cannot be opened, and what it has done.
+//! A door's options, errors and statistics.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::gpu::device::DeviceError;
 
-/// What a door may read and write, and what it takes. The setters chain.
+/// The files that a door may read and write, and its resources. The setters chain.
 ///
 /// ```
 /// use pz::door::DoorOptions;
@@ -49,44 +49,44 @@ impl DoorOptions {
         self
     }
 
-    /// Lets kernels read, write and make files below this folder. They make no folders, and remove nothing.
+    /// Lets kernels read, write and create files below this folder. They create no folders, and remove nothing.
     pub fn writable_folder(mut self, path: impl AsRef<Path>) -> Self {
         self.folders.push((path.as_ref().into(), true));
         self
     }
 
-    /// Sets how many requests the ring holds: a power of two from 128 to 65,536.
+    /// Sets the number of requests in the ring: a power of two from 128 to 65,536.
     pub fn ring(mut self, requests: u32) -> Self {
         self.ring = requests;
         self
     }
 
-    /// Sets the bytes of host memory for contents. The host pins them.
+    /// Sets the size of the host's memory for contents, in bytes. It is pinned.
     pub fn host_pool(mut self, bytes: u64) -> Self {
         self.host_pool = bytes;
         self
     }
 
-    /// Sets the bytes of device memory for contents. Devices that share their memory with the host take none.
+    /// Sets the size of the device's memory for contents, in bytes. Devices that share memory with the host need none.
     pub fn device_pool(mut self, bytes: u64) -> Self {
         self.device_pool = bytes;
         self
     }
 
-    /// Sets up to how many bytes contents go to host memory, where a kernel has them sooner, and longer ones to device
-    /// memory, if there is any for them.
+    /// Sets the most bytes of contents that go to host memory, which reach a kernel sooner. Longer contents go to
+    /// device memory, if there is any.
     pub fn small(mut self, bytes: u64) -> Self {
         self.small = bytes;
         self
     }
 
-    /// Sets how many threads serve requests, besides the one that takes them: 1 to 8.
+    /// Sets the number of threads that serve requests, besides the one that takes them: 1 to 8.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
         self
     }
 
-    /// Sets how many files may be open at once. A file stays open until the door is dropped.
+    /// Sets the most files open at once. A file stays open until the door is dropped.
     pub fn files(mut self, files: usize) -> Self {
         self.files = files;
         self
@@ -135,18 +135,18 @@ pub(super) const MAX_WORKERS: usize = 8;
 pub enum DoorError {
     /// An option is out of range.
     Options(String),
-    /// The device failed, has no memory, or does not show running kernels what the host writes.
+    /// The device failed, has no memory, or does not show running kernels the host's writes.
     Device(DeviceError),
     /// A folder cannot be allowed.
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the system says of it.
+        /// The system's error.
         error: io::Error,
     },
     /// A file cannot be opened.
     File {
-        /// The path that was asked for.
+        /// The requested path.
         path: PathBuf,
         /// Why, as a kernel is told.
         error: RequestError,
@@ -186,7 +186,7 @@ impl From<DeviceError> for DoorError {
     }
 }
 
-/// Why a request failed: what `door_error` gives in a kernel, where 0 is no error.
+/// Why a request failed. In a kernel, `door_error` returns its number, or 0 for no error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum RequestError {
@@ -230,7 +230,7 @@ impl fmt::Display for RequestError {
 
 impl std::error::Error for RequestError {}
 
-/// What a door has done so far.
+/// A door's counts so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct DoorStatistics {
@@ -238,9 +238,9 @@ pub struct DoorStatistics {
     pub requests: u64,
     /// Requests that failed with a [`RequestError`].
     pub failed: u64,
-    /// Requests that named no handle of theirs, or nothing that can be asked for. Nobody gets an answer to them.
+    /// Invalid requests: the handle was not theirs, or the operation is unknown. They get no answer.
     pub malformed: u64,
-    /// Requests that a kernel began and did not end within a second, so that the host went on to the next.
+    /// Requests that a kernel began but did not complete within a second; the host skipped them.
     pub abandoned: u64,
     /// Bytes of contents that were loaded.
     pub bytes_read: u64,

@@ -1,4 +1,4 @@
-//! Where contents go that kernels asked for: the pools in host memory and in device memory.
+//! The pools in host memory and in device memory that hold the contents for kernels.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::sync::Mutex;
 pub(super) struct Rooms {
     pub(super) host: Arc<VisiblePool>,
     pub(super) device: Option<Arc<DevicePool>>,
-    /// What has more bytes goes to device memory, if there is any.
+    /// Longer contents go to device memory, if there is any.
     pub(super) small: u64,
 }
 
@@ -63,7 +63,7 @@ pub(super) enum Room {
 }
 
 impl Rooms {
-    /// Whether contents of so many bytes go to device memory, if there is any.
+    /// Whether contents of `bytes` bytes go to device memory, if there is any.
     pub(super) fn is_long(&self, bytes: u64) -> bool {
         bytes > self.small
     }
@@ -84,7 +84,7 @@ impl Rooms {
         self.host.take(bytes).map(Room::Host)
     }
 
-    /// Bytes that are free, of both pools.
+    /// Free bytes of both pools.
     pub(super) fn free_bytes(&self) -> u64 {
         let device = self.device.as_ref().map_or(0, |pool| pool.extents().free_bytes());
         self.host.free_bytes() + device
@@ -96,7 +96,7 @@ impl Room {
         matches!(self, Self::Device(_))
     }
 
-    /// Where it begins in its pool, and 1 if that is in device memory.
+    /// The room's place in its pool, and 1 if the pool is in device memory.
     pub(super) fn place(&self) -> (u64, u32) {
         match self {
             Self::Host(chunk) => (chunk.start(), 0),
@@ -126,7 +126,7 @@ impl Room {
     }
 }
 
-/// Copies what a thread has read to the device.
+/// Copies a thread's reads to the device.
 pub(super) struct Uploader<'d> {
     queue: Box<dyn Queue + 'd>,
 }
@@ -135,7 +135,8 @@ pub(super) struct Uploader<'d> {
 const STAGED: u64 = 1 << 20;
 
 impl<'d> Uploader<'d> {
-    /// Makes an uploader to `pool`, with all that it needs: with a kernel running, pinning memory could wait for it.
+    /// Makes an uploader to `pool`, and allocates everything now: later, pinning memory might wait for a running
+    /// kernel.
     pub(super) fn new(
         mut queue: Box<dyn Queue + 'd>,
         pool: &DevicePool,
@@ -166,14 +167,14 @@ impl<'d> Uploader<'d> {
                 padding.fill(0);
                 filled = fill(done, piece);
                 if filled.is_err() {
-                    // Whatever was there before is not for the kernel.
+                    // The kernel must not see earlier contents.
                     piece.fill(0);
                 }
             });
             written.map_err(failed)?;
             done += now as u64;
         }
-        // A kernel looks at the contents as soon as it is told that they are there.
+        // A kernel reads the contents as soon as their status is ready.
         self.queue.finish().map_err(failed)?;
         filled
     }

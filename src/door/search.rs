@@ -1,4 +1,4 @@
-//! Searching files with a kernel that stays on the device: an example of what a door is for.
+//! Searches files with a kernel that stays on the device: an example of a door's use.
 //!
 //! The kernel asks for one unit of the files after another, and searches a unit while the host brings the next: a range
 //! of a plain file, or of the contents of an archive, whose blocks are decoded meanwhile.
@@ -21,13 +21,13 @@ pub const MAX_PATTERN: usize = 256;
 
 /// Bytes of a unit.
 const UNIT: u64 = 256 << 10;
-/// Units that a workgroup searches at most where the driver ends loops early.
+/// The most units that a workgroup searches if the driver ends long loops.
 const UNITS_OF_LIMITED: u32 = 3;
-/// After this time the host gives a kernel up.
+/// The time after which the host gives up on a kernel.
 const DEADLINE: Duration = Duration::from_secs(600);
 /// Work items of a workgroup.
 const THREADS: u32 = 256;
-/// Words before the places that were found, and words of a place.
+/// Words before the found places, and words of a place.
 const HEAD: usize = 16;
 const PLACE: usize = 4;
 
@@ -41,16 +41,16 @@ struct SearchFile {
     first_unit: u32,
 }
 
-/// A place where the pattern is.
+/// A place of the pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Match {
-    /// Which of the files.
+    /// The index of the file.
     pub file: usize,
     /// Offset of the pattern's first byte.
     pub offset: u64,
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Matches {
@@ -152,7 +152,7 @@ impl Door {
                 return Err(DoorError::Device(DeviceError::Failed(what)));
             }
             if count > max_found {
-                // Once more, with room for all.
+                // Search again, with room for all places.
                 n = u64::from(count) * 4 * PLACE as u64;
                 continue;
             }
@@ -176,7 +176,7 @@ impl Door {
     }
 }
 
-/// The same with threads that ask as a kernel does.
+/// The same with threads in place of a kernel.
 fn search_with_threads(client: &Client, files: &[OpenedFile], pattern: &[u8]) -> Matches {
     let all = Mutex::new(Matches::default());
     let next = AtomicU64::new(0);

@@ -22,22 +22,22 @@ use crate::gpu::device::Bell;
 use crate::process::Owner;
 use crate::sync::{Condvar, Mutex};
 
-/// How long the first thread spins after the last request.
+/// The time that the first thread spins after the last request.
 pub(super) const SPIN: Duration = Duration::from_micros(200);
 /// The longest pause between two looks on a device without a bell. The looks then take about 0.1% of a core.
 pub(super) const MAX_PAUSE: Duration = Duration::from_millis(5);
 /// The pause while workers are busy: new requests are likely.
 const BUSY_PAUSE: Duration = Duration::from_micros(50);
-/// A request that a kernel has begun and not ended is given up after this time, and after as many looks.
+/// A request that a kernel has begun but not completed is given up after this time, and after `STALL_LOOKS` looks.
 const STALL: Duration = Duration::from_secs(1);
 const STALL_LOOKS: u32 = 100;
-/// The same where reading the ring is slow: after pauses of this length, and this often.
+/// The same where reading the ring is slow: looks are this far apart, and this many are needed.
 const SLOW_LOOK: Duration = Duration::from_millis(100);
 const SLOW_LOOKS: u32 = 10;
 /// The most tasks that wait for workers. Kernels that keep to the rules have at most one for each handle.
 const MAX_TASKS: usize = 4 * super::layout::HANDLES;
 
-/// What the threads of a door share.
+/// The state that a door's threads share.
 pub(super) struct Server {
     pub(super) slots: Slots,
     pub(super) files: Files,
@@ -46,14 +46,14 @@ pub(super) struct Server {
     has_tasks: Condvar,
     /// Requests that the first thread has taken.
     consumed: AtomicU32,
-    /// Tasks that wait or are being done.
+    /// Tasks that wait or run.
     in_flight: AtomicUsize,
-    /// Reads that go on in the background.
+    /// Reads in the background.
     pub(super) background: Arc<Background>,
     is_stopped: AtomicBool,
     pub(super) workers: usize,
     waker: Waker,
-    /// How many listen for the bell.
+    /// The number of listeners for the bell.
     listeners: AtomicUsize,
     /// The first thread.
     first: OnceLock<Thread>,
@@ -61,20 +61,20 @@ pub(super) struct Server {
     process: Owner,
 }
 
-/// Who ends the sleep of the first thread.
+/// What ends the sleep of the first thread.
 pub(super) enum Waker {
     /// Nobody.
     None,
     /// Threads that play the kernel, when they ask.
     Clients,
-    /// The device, while somebody listens.
+    /// The device, while there is a listener.
     Bell(Box<dyn Bell>),
 }
 
 /// A request for the workers.
 pub(super) struct Task {
     pub(super) request: Request,
-    /// What the kernel wants to be written. It is taken out of the handle at once, so that the kernel may close that.
+    /// The kernel's write. It is taken out of the handle at once, so that the kernel may close the handle.
     pub(super) writing: Option<Writing>,
 }
 
@@ -94,14 +94,14 @@ fn add(count: &AtomicU64, more: u64) {
     count.fetch_add(more, Ordering::Relaxed);
 }
 
-/// What the first thread knows between two looks at an empty ring.
+/// The first thread's state between two looks at an empty ring.
 struct Waiting {
     /// When the last request came.
     last: Instant,
     pause: Duration,
-    /// Since when the next request has been begun and not ended, and how often that was seen.
+    /// Since when the next request has been incomplete, and how often that was seen.
     stalled: Option<(Instant, u32)>,
-    /// When that was looked for.
+    /// When the thread last checked for that.
     looked: Instant,
     /// Whether the bell has rung since the last request, and whether it works at all.
     has_rung: bool,
@@ -152,7 +152,7 @@ impl Server {
         self.tasks.lock()
     }
 
-    /// Makes all threads end soon, and tells kernels that the door is shut.
+    /// Tells all threads to end soon, and kernels that the door is shut.
     pub(super) fn stop(&self) {
         let tasks = self.tasks();
         self.is_stopped.store(true, Ordering::Release);
@@ -161,7 +161,7 @@ impl Server {
         self.wake();
     }
 
-    /// Ends a pause of the first thread. Where there is a bell, only that ends its sleep.
+    /// Ends a pause of the first thread. If there is a bell, only the bell ends its sleep.
     pub(super) fn wake(&self) {
         if let Some(first) = self.first.get() {
             first.unpark();
@@ -172,7 +172,7 @@ impl Server {
         matches!(self.waker, Waker::Bell(_))
     }
 
-    /// From now on the first thread sleeps until the bell rings.
+    /// Makes the first thread sleep until the bell rings.
     pub(super) fn listen(&self) {
         self.listeners.fetch_add(1, Ordering::AcqRel);
         self.wake();
@@ -242,9 +242,9 @@ impl Server {
         self.slots.consumed(count);
     }
 
-    /// Whether request `number` has been begun long ago and not been ended: the kernel died between.
+    /// Whether request `number` was begun long ago and never completed, because the kernel died.
     fn is_stalled(&self, number: u32, waiting: &mut Waiting) -> bool {
-        // To look means to read many entries.
+        // A look reads many entries.
         let is_slow = self.slots.words().is_slow_to_read();
         if is_slow && waiting.looked.elapsed() < SLOW_LOOK {
             return false;
@@ -302,7 +302,7 @@ impl Server {
         }
     }
 
-    /// Serves a request, or gives it to the workers. Whatever is in it, nothing happens but an answer to a handle.
+    /// Serves a request, or gives it to the workers. Even an invalid request has no effect but an answer to a handle.
     fn take(&self, request: &Request) {
         let is_known = match request.op {
             // These begin the use of a handle.
@@ -335,7 +335,7 @@ impl Server {
         self.has_tasks.notify_one();
     }
 
-    /// Reads a small part of a plain file, if the system has it in memory; tells whether the request is served.
+    /// Reads a small part of a plain file, if the system has it in memory. Returns whether the request is served.
     fn serve_at_once(&self, request: &Request) -> bool {
         if request.op != op::READ || request.length > self.rooms.small {
             return false;
@@ -355,7 +355,7 @@ impl Server {
     fn allow(&self, request: &Request) -> bool {
         let allowed = self.slots.with(request.handle, |held| {
             let Held::Stream(stream) = held else { return None };
-            // A kernel gives up what it has got, and nothing else.
+            // A kernel can only give up pieces that it has got.
             if stream.allowed >= stream.loaded + stream.rooms.len() as u64 {
                 return None;
             }
@@ -371,7 +371,7 @@ impl Server {
         true
     }
 
-    /// Queues what a kernel has put into the room that it got to write. False if it got none.
+    /// Queues the write of a room that a kernel has filled. Returns false if the kernel got no room.
     fn take_writing(&self, request: &Request) -> bool {
         let taken = self.slots.with(request.handle, |held| match std::mem::take(held) {
             Held::Writing(writing) => Some(writing),
@@ -391,7 +391,7 @@ impl Server {
     // ---- What both kinds of threads use
     // ------------------------------------------------------------------------------
 
-    /// Tells the kernel how its request ended.
+    /// Tells the kernel the outcome of its request.
     pub(super) fn answer(&self, request: &Request, outcome: Result<(Held, Answer), RequestError>) {
         match &outcome {
             Ok((Held::Contents(_), answer)) => add(&self.counts.bytes_read, answer.bytes),
@@ -408,7 +408,7 @@ impl Server {
         (Held::Contents(room), answer)
     }
 
-    /// Takes room for contents; frees first what kernels have closed if there is none.
+    /// Takes room for contents. If there is none, first frees the contents of closed handles.
     pub(super) fn room(&self, bytes: u64, piece: u64) -> Option<Room> {
         let take = || self.rooms.take(bytes, piece);
         take().or_else(|| self.slots.sweep().then(take).flatten())
@@ -450,7 +450,7 @@ impl Server {
                     file.is_ok_and(|file| file.mode == FileMode::Contents)
                 };
                 if op == op::READ && is_archive() {
-                    // All workers together, each about as many.
+                    // Divides the tasks evenly among the workers.
                     let share = (tasks.len() / self.workers).min(MAX_BATCH);
                     while batch.len() <= share
                         && let Some(Task { request: next, .. }) = tasks.front()
@@ -466,7 +466,7 @@ impl Server {
         false
     }
 
-    /// Reads of a stream's pieces and of plain files alike.
+    /// Loads a range of a file, or of an archive's contents, into `room`.
     pub(super) fn load_piece(
         &self,
         file: &Arc<OpenFile>,

@@ -1,4 +1,4 @@
-//! What workers do for each kind of request.
+//! The workers' part of each kind of request.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::gpu::device::visible::Extents;
 
 type Outcome = Result<(Held, Answer), RequestError>;
 
-/// Pieces of a stream that are there at once, if there is room.
+/// Pieces of a stream present at once, if there is room.
 const WINDOW: u64 = 4;
 
 impl Server {
@@ -37,7 +37,7 @@ impl Server {
                 continue;
             }
             if self.slots.is_closed(request.handle) {
-                // Nobody wants it any more.
+                // The kernel has closed the handle.
                 self.slots.deliver(request.handle, Err(RequestError::Failed));
                 continue;
             }
@@ -69,7 +69,7 @@ impl Server {
         Ok(self.contents(room, length))
     }
 
-    /// Checks the range before there is room for it: a length may be anything.
+    /// Checks the range before taking room for it: a length may be anything.
     fn check_range(&self, request: &Request) -> Result<(), RequestError> {
         let file = self.files.get(request.file)?;
         let len = match file.mode {
@@ -120,7 +120,7 @@ impl Server {
         archive.read_in_background(pool.buffer().memory(), reads);
     }
 
-    /// Reads several ranges of one archive in one call. False if that failed, so that each is to be read alone.
+    /// Reads several ranges of one archive in one call. Returns false if that failed; then each must be read alone.
     fn read_together(&self, batch: &[Task]) -> bool {
         let Some(Task { request: first, .. }) = batch.first() else { return true };
         let Ok(file) = self.files.get(first.file) else { return false };
@@ -172,7 +172,7 @@ impl Server {
         Ok((Held::Writing(Writing { file, offset, len, room }), answer))
     }
 
-    /// Writes what a kernel has put into its room.
+    /// Writes the contents of a kernel's room.
     fn write(&self, writing: Writing) -> Outcome {
         let Writing { file, offset, len, room } = writing;
         let Room::Host(chunk) = &room else { return Err(RequestError::Failed) };
@@ -201,7 +201,7 @@ impl Server {
         if piece == 0 || total.div_ceil(piece) > u64::from(u32::MAX) {
             return Err(RequestError::Range);
         }
-        // Each piece begins at a place that can be given back by itself.
+        // Pieces begin at multiples of the pool's unit, so that each can be given back alone.
         let stride = piece.min(total.max(1)).next_multiple_of(Extents::UNIT);
         let (piece, stride) = if piece >= total { (piece, stride) } else { (stride, stride) };
         let stride = u32::try_from(stride).map_err(|_| RequestError::Range)?;
@@ -234,7 +234,7 @@ impl Server {
         Ok((Held::Stream(stream), answer))
     }
 
-    /// Loads pieces as long as there is a place for them.
+    /// Loads pieces while there is room for them.
     fn load_pieces(&self, request: &Request, mut uploader: Option<&mut Uploader<'_>>) {
         let handle = request.handle;
         loop {
@@ -274,13 +274,13 @@ fn check_within(request: &Request, len: u64) -> Result<(), RequestError> {
     end.map(|_| ()).ok_or(RequestError::Range)
 }
 
-/// A read that goes on in the background. It is answered in any case.
+/// A read in the background. It is answered in any case.
 struct Reading {
     server: Arc<Server>,
     request: Request,
     room: Option<Room>,
     is_answered: bool,
-    /// Dropped last: then nothing of the door is in use any more.
+    /// Dropped last, when nothing of the door is in use any more.
     _counted: Counted,
 }
 

@@ -1,6 +1,6 @@
-//! The modules of a frame: the list in its header, and the programs behind the header.
+//! The modules of a frame: the list in its header, and the programs after the header.
 //!
-//! What a module does is not known here. The format only says which bytes it is, and how it is to be run.
+//! The format does not know what a module does. It only gives the module's bytes, and how to run it.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ impl ModuleRecord {
 const LIST: Fault =
     Fault::Corrupt("the frame header's list of modules is not one of whole entries");
 
-/// The modules of a frame, in the order of their numbers. Clones share them.
+/// A frame's modules, in the order of their numbers. Clones share them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ModuleTable(Option<Arc<[ModuleRecord]>>);
 

@@ -159,7 +159,7 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// A pool that keeps at most so many buffers.
+    /// A pool that keeps at most `most` buffers.
     pub(crate) fn of_at_most(most: usize) -> Self {
         Self { idle: Arc::default(), most }
     }
@@ -179,7 +179,7 @@ impl Pool {
             idle.push(buffer);
             return;
         }
-        // To give memory back takes a while.
+        // Giving memory back takes a while, so the lock is released first.
         drop(idle);
         drop(buffer);
     }

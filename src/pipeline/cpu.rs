@@ -26,7 +26,8 @@ pub(crate) struct CpuEngine {
     modules: Option<Arc<FrameModules>>,
 }
 
-/// The scratch memory of each codec used so far, in boxes: to move them would take as long as to decode a small block.
+/// The scratch memory of each codec used so far, in boxes, because moving them would take as long as decoding a small
+/// block.
 #[derive(Default)]
 struct Scratch {
     lz77_encoder: Option<Box<lz77::Encoder>>,
@@ -158,7 +159,7 @@ fn encode(
     coded
 }
 
-/// Filters the contents, and returns which filters did it; `None` if they stay as they are.
+/// Filters the contents, and returns the filters used; `None` if the contents stay as they are.
 fn apply_filter(
     scratch: &mut Scratch,
     recipe: &Recipe,

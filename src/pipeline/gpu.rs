@@ -18,7 +18,7 @@ use crate::sync::Mutex;
 pub(in crate::pipeline) use accelerator::MIN_HOST_MEMORY;
 pub(crate) use accelerator::{Accelerator, Job};
 
-/// A device to run blocks on, and how much of its memory they may use.
+/// A device to run blocks on, and the share of its memory that they may use.
 ///
 /// The device memory that a job used is kept for the next job until the last clone of this `Gpu` is dropped.
 #[derive(Clone)]
@@ -123,8 +123,8 @@ impl Gpu {
         background::is_busy()
     }
 
-    /// Has those threads begin nothing more, for a process that is about to end. They still finish a call of a driver
-    /// that they have begun: wait until [`any_in_background`](Self::any_in_background) says that they have. From then
+    /// Stops those threads from beginning anything more, for a process that is about to end. They still finish driver
+    /// calls that they have begun: wait until [`any_in_background`](Self::any_in_background) returns false. From then
     /// on no device opens.
     pub fn stop_in_background() {
         background::end();

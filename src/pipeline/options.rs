@@ -15,10 +15,10 @@ use crate::gpu::coder::Encoding;
 /// The default limit of [`Options`] and [`DecodeOptions`] on host memory, in bytes: 2 GiB.
 pub const DEFAULT_MEMORY: u64 = 2 << 30;
 
-/// How many blocks back level 9 looks for distant matches by itself.
+/// The number of blocks back that level 9 searches for distant matches by default.
 const LEVEL_9_BLOCKS_BACK: u64 = 4;
 
-/// The most bytes that it looks back, with large blocks.
+/// The most bytes back that it searches, with large blocks.
 const LEVEL_9_MAX_BACK: u64 = 64 << 20;
 
 /// How to compress. The setters chain.
@@ -267,13 +267,13 @@ impl Options {
         Ok(Encoding { recipe: self.recipe()?, block_len, verify: self.verify })
     }
 
-    /// Whether blocks are coded as level 9 does it unless told otherwise: by its own pipeline, without a filter.
+    /// Whether blocks are coded as by level 9's default: by its own pipeline, without a filter.
     fn is_smallest(&self) -> bool {
         let is_typed = self.filter != Filter::None;
         self.level == Level::MAX && self.chosen_pipeline() == Pipeline::Bwt && !is_typed
     }
 
-    /// How many bytes back to look for distant matches: what was set, or else what the level does.
+    /// The number of bytes back to search for distant matches: the one set, or else the level's.
     pub(crate) fn chosen_long_distance(&self) -> u64 {
         let of_level = || match self.chosen_block_size() {
             Ok(size) if self.is_smallest() => LEVEL_9_MAX_BACK.min(LEVEL_9_BLOCKS_BACK * size),
@@ -288,15 +288,14 @@ impl Options {
         self.is_smallest() && self.chosen_long_distance() > 0
     }
 
-    /// How far back distant matches may reach, at most to the first block of a frame from the last, with blocks of this
-    /// size.
+    /// The reach of distant matches with blocks of this size: at most from a frame's last block to its first.
     pub(crate) fn reach(&self, block_size: u64) -> u64 {
         let before_last = |size: u64| (size.div_ceil(block_size).saturating_sub(1)) * block_size;
         // Headers must not depend on contents that are elsewhere.
         let known = self.content_size.filter(|_| !self.rsyncable);
         let most = known.map_or(u64::MAX, before_last);
         let reach = self.chosen_long_distance().min(most).min(MAX_BLOCKS * block_size);
-        // What a block repeats of itself needs no reach, but a frame without any has no matches.
+        // Repetitions within a block need no reach, but a frame with a reach of 0 has no matches.
         reach.max(self.is_near().into())
     }
 

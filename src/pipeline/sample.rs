@@ -1,4 +1,4 @@
-//! Sample blocks of a file, and how fast the CPU does them.
+//! Sample blocks of a file, and the CPU's rates on them.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;

@@ -14,10 +14,11 @@ use memmap2::{MmapMut, MmapRaw, UncheckedAdvice};
 use crate::pages::{HUGE_PAGE, advise_huge_pages};
 use crate::process::Lock;
 
-/// What the length of a part is rounded up to: half a huge page, so that short parts need not have one each.
+/// Lengths of parts are rounded up to this: half a huge page, so that short parts need not have one each.
 const UNIT: usize = 1 << 20;
 
-/// How many parts as long as the first a mapping has room for. What is not used takes addresses, and no memory.
+/// The number of parts, each as long as the first, that a mapping has room for. Unused room takes addresses, but no
+/// memory.
 const PARTS: usize = 16;
 
 /// The mapping that parts are taken from.
@@ -25,7 +26,7 @@ static NEWEST: Lock<Newest> = Lock::new();
 
 #[derive(Default)]
 struct Newest {
-    /// It is there as long as one of its parts is.
+    /// It lives while one of its parts does.
     mapping: Weak<MmapRaw>,
     /// Its room for more parts begins here.
     taken: usize,
@@ -39,8 +40,8 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// `len` zero bytes, in huge pages if the system has them, which it gives when they are first touched. `None` if it
-    /// refuses, and for short lengths, which the heap serves well.
+    /// `len` zero bytes, in huge pages if the system has them; it gives each page when it is first touched. `None` if
+    /// the system refuses, and for short lengths, which the heap serves well.
     pub(super) fn zeroed(len: usize) -> Option<Self> {
         if len < UNIT {
             return None;

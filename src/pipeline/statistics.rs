@@ -1,4 +1,4 @@
-//! What a run did: how many blocks each engine did, where the time went, and how much device memory it took.
+//! Counts of a run: the blocks of each engine, the times, and the device memory.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -99,7 +99,7 @@ pub struct DeviceStatistics {
     pub compute: Duration,
     /// Time that they spent copying from the device.
     pub download: Duration,
-    /// Time that they spent checking what the device had encoded, mostly by having the device decode it again.
+    /// Time that they spent checking the device's output, mostly by having the device decode it again.
     pub verify: Duration,
     /// Time that they waited for blocks.
     pub waiting: Duration,

@@ -1,4 +1,4 @@
-//! A kind of work, and how fast the CPU and devices do it when measured.
+//! A kind of work, and the measured rates of the CPU and devices on it.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(crate) struct Workload {
     options: Options,
 }
 
-/// What limits the host's part of a job.
+/// Limits on the host's part of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HostLimits {
     /// The number of workers; 0 means one for each core.
@@ -194,7 +194,7 @@ impl Workload {
         Ok((share, cost.of(share)))
     }
 
-    /// The most bytes of its own memory that the device gets to use; `None` if it does not do this work.
+    /// The most bytes of its own memory that the device may use; `None` if it does not do this work.
     pub(crate) fn device_memory(&self, gpu: &Gpu, limits: &Limits) -> Option<u64> {
         let work = match self.direction {
             Direction::Encode => Work::Encode { recipe: self.options.recipe().ok()?, verify: true },

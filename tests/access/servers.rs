@@ -1,4 +1,4 @@
-//! Sources on servers that this test plays, well and badly.
+//! Sources on the test's own servers, which answer well or badly.
 
 use std::io::{Cursor, Read};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn read(server: &Server, options: &SourceOptions) -> Result<Vec<u8>, SourceError
     read_at(&*open_at(&server.url("a.pz"), options)?, 5000, 20_000)
 }
 
-/// Of a range, only the blocks that hold it travel, and what finds them.
+/// Reading a range transfers only the blocks that hold it, and the structures that locate them.
 #[test]
 fn a_range_takes_three_requests_and_few_bytes() {
     let contents = sample(6_000_000, 1);
@@ -197,7 +197,7 @@ fn bad_servers_that_can_be_used() {
     }
 }
 
-/// What arrived before a connection broke is not asked for again.
+/// Bytes that arrived before a connection broke are not requested again.
 #[test]
 fn broken_answers_are_continued() {
     let file = sample(200_000, 5);

@@ -1,4 +1,4 @@
-//! How a device takes part in one job.
+//! A device's part in one job.
 
 use super::Gpu;
 use crate::gpu::coder::Work;
@@ -36,7 +36,7 @@ pub(crate) struct Accelerator {
     pub(crate) learned: Option<(Auto, Workload)>,
 }
 
-/// What a job asks of a device, and the host memory that it may use.
+/// A job's work for a device, and the host memory that the device may use.
 pub(crate) struct Job<'a> {
     pub(crate) work: Work,
     /// The length of the longest block.
@@ -112,7 +112,7 @@ impl Accelerator {
         Some(accelerator)
     }
 
-    /// Whether the job pays for looking for the device, as far as earlier runs tell; `None` if they do not.
+    /// Whether the job is long enough to look for the device, judged by earlier runs; `None` without such runs.
     pub(crate) fn is_known_to_pay(&self) -> Option<bool> {
         let (auto, workload) = self.learned.as_ref()?;
         let bytes = self.blocks? as f64 * f64::from(self.block_len);
@@ -120,7 +120,7 @@ impl Accelerator {
         Some(cpu.pays(bytes, &self.with_device(&cpu)))
     }
 
-    /// What the device is expected to add to `cpu`.
+    /// The expected contribution of the device beside `cpu`.
     pub(crate) fn with_device(&self, cpu: &Throughput) -> WithDevice {
         let limits = self.gpu.limits();
         let known = self.learned.as_ref().zip(limits).and_then(|((auto, workload), limits)| {

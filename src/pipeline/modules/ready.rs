@@ -50,7 +50,7 @@ pub struct FilterModule {
 }
 
 impl FilterModule {
-    /// Bytes of contents that a lane stands for, if nothing else is said.
+    /// Base-2 logarithm of the bytes of contents for each lane, by default.
     const LANE_LOG: u8 = 12;
 
     /// Lanes stand for 4096 bytes each, and have 16 units of [fuel](mod@crate::format#fuel) for each byte: enough for
@@ -171,7 +171,8 @@ impl FrameModules {
         Self { ready, on_devices: OnceLock::new() }
     }
 
-    /// What undoes them on devices, by their numbers; nothing if a process has made kernels of too many.
+    /// The kernels that undo them on devices, by module number; none if the process has made kernels of too many
+    /// modules.
     pub(crate) fn on_devices(&self) -> &[ModuleStep] {
         self.on_devices.get_or_init(|| {
             let steps = self.ready.iter().map(|ready| {
@@ -191,7 +192,7 @@ impl FrameModules {
         })
     }
 
-    /// Prepares to undo what the modules did.
+    /// Prepares to undo the modules' filters.
     ///
     /// # Errors
     /// If a module breaks a rule of the format.
@@ -274,7 +275,7 @@ pub(crate) fn name(record: &ModuleRecord) -> Option<String> {
     Module::read(&record.bytes[..]).ok()?.name().map(str::to_string)
 }
 
-/// What a trap of `decode` means: to a decoder, and to an encoder that checks.
+/// The meaning of a trap in `decode`: for a decoder, and for an encoder that checks.
 fn of_decode(trap: Trap) -> (&'static str, &'static str) {
     match trap {
         Trap::Fuel => ("the block's module ran out of fuel", "`decode` ran out of fuel"),

@@ -56,7 +56,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "cost" => {
             let all = KERNELS.iter();
             let texts = all.map(|kernel| kernel.text(pz::gpu::device::Api::OpenCl).into_owned());
-            // Only what precedes the code, because mutations should hit the cost block.
+            // Only the lines before the code, because mutations should hit the cost block.
             let heads = texts.map(|text| text.lines().take(40).collect::<Vec<_>>().join("\n"));
             heads.map(String::into_bytes).collect()
         }
@@ -98,7 +98,7 @@ const FILTERS: [&str; 10] = [
     "arm64,x86",
 ];
 
-/// Beginnings of files that tell of their contents.
+/// Headers that describe a file's contents.
 const HEADERS: [&[u8]; 6] = [
     b"\x93NUMPY\x01\0\x3a\0{'descr': '<i4', 'fortran_order': False, 'shape': (90, 100)}  \n",
     b"\x38\0\0\0\0\0\0\0{\"w\":{\"dtype\":\"F32\",\"shape\":[9],\"data_offsets\":[0,36]}}  ",
