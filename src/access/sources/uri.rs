@@ -181,6 +181,7 @@ impl Url {
     }
 
     /// The host, and the port if it is not the scheme's own: what a request says in its field `Host`.
+    #[cfg(feature = "remote")]
     pub(super) fn host(&self) -> &str {
         let (scheme, rest) = self.text.split_once("://").unwrap_or_default();
         let host = &rest[..rest.find(['/', '?']).unwrap_or(rest.len())];
