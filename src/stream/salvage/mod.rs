@@ -232,7 +232,7 @@ impl Salvage {
             if bytes.is_empty() || bytes.iter().any(|&byte| byte != 0) {
                 return Ok(false);
             }
-            at += bytes.len() as u64;
+            at = self.walk.holes.data_from(at + bytes.len() as u64);
         }
         Ok(true)
     }

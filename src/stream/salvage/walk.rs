@@ -36,7 +36,7 @@ impl Holes {
         Self(Some(Arc::new(data_from)))
     }
 
-    fn data_from(&self, offset: u64) -> u64 {
+    pub(super) fn data_from(&self, offset: u64) -> u64 {
         self.0.as_ref().map_or(offset, |data_from| data_from(offset).max(offset))
     }
 }
