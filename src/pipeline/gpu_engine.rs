@@ -7,7 +7,6 @@
 
 mod attempt;
 mod batch_limit;
-mod known;
 mod smallest;
 
 use std::sync::{MutexGuard, OnceLock};

@@ -224,10 +224,6 @@ impl<D: Device> Device for Pool<D> {
         self.device.bell(counter)
     }
 
-    fn has_driver(&self) -> bool {
-        self.device.has_driver()
-    }
-
     fn stay_on_thread(&self) {
         self.device.stay_on_thread();
     }

@@ -128,12 +128,6 @@ impl<T: Task> Shared<T> {
         let verifies = matches!(accelerator.work, Work::Encode { verify: true, .. });
         let engine = |_| GpuEngine::new(device, shape, verifies, statistics);
         let engines: Vec<_> = (0..batches.slots).map(engine).collect();
-        if let Some(first) = engines.first() {
-            first.make_ready(&accelerator.work);
-            if let Err(why) = first.check_known(&accelerator.work) {
-                return accelerator.is_idle(&why);
-            }
-        }
         accelerator.join(&batches);
         // Allocate for one engine after another: in parallel, each of their many allocations would wait for the others.
         let finished = self.lock().finished;
