@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# PyO3 0.30.1 (crates.io) takes no buffer of a ctypes array: `PyUntypedBuffer::get` fails with "strides is null". PEP 3118 says
-# that a null `strides` means a C-contiguous array, and ctypes exports its arrays so even where strides are requested;
-# memoryview, bytes and NumPy take them. An extension that is to accept what `bytes()` accepts has to go through memoryview.
-# Output seen, with PyO3 0.30.1, CPython 3.11.7 and Rust 1.95:
+# PyO3 0.30.1 (crates.io) takes no buffer of a ctypes array: `PyUntypedBuffer::get` fails with "strides is null". PEP
+# 3118 says that a null `strides` means a C-contiguous array. ctypes exports its arrays that way even if strides are
+# requested, and memoryview, bytes and NumPy accept them. So an extension must go through memoryview to accept what
+# `bytes()` accepts. Output seen, with PyO3 0.30.1, CPython 3.11.7 and Rust 1.95:
 #   array.array:  memoryview 12 bytes, PyO3 12 bytes
 #   ctypes array: memoryview 12 bytes, PyO3 BufferError: strides is null
 #   memoryview of it: memoryview 12 bytes, PyO3 12 bytes

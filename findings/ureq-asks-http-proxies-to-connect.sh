@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# ureq 3.5.2 (crates.io) asks a proxy for `http://` addresses with CONNECT, as for `https://`. curl, wget and Python's urllib
-# send it a whole request (GET http://host/path), and Squid's usual configuration permits CONNECT for port 443 alone, so that
-# the same variables that work for those make ureq's requests fail.
-# Its proxy from the environment is also the same for both schemes: the first of ALL_PROXY, HTTPS_PROXY and HTTP_PROXY that is
-# set. So with https_proxy and http_proxy both set, as on many company networks, a request for an `http://` address goes to the
-# proxy that is meant for `https://`.
-# Output seen, with ureq 3.5.2 and Rust 1.95:
+# ureq 3.5.2 (crates.io) asks a proxy for `http://` addresses with CONNECT, as for `https://`. curl, wget and Python's
+# urllib send the proxy a whole request instead (GET http://host/path). Squid's usual configuration permits CONNECT only
+# for port 443. So with the same variables those programs work, and ureq fails. ureq also takes one proxy from the
+# environment for both schemes: the first of ALL_PROXY, HTTPS_PROXY and HTTP_PROXY that is set. If https_proxy and
+# http_proxy are both set, as on many company networks, it sends a request for an `http://` address to the proxy for
+# `https://`. Output seen, with ureq 3.5.2 and Rust 1.95:
 #   only http_proxy:   http proxy was asked: CONNECT files.example:80 HTTP/1.1
 #   both are set:      https proxy was asked: CONNECT files.example:80 HTTP/1.1
 #   urllib, only http_proxy:   http proxy was asked: GET http://files.example/x HTTP/1.1
