@@ -36,7 +36,7 @@ pub use shared::{Encoding, Machine, Placement, threads};
     after_help = "Without a command, pz is a filter: tar -I pz -cf DIR.tar.pz DIR. Examples: pz COMMAND --help"
 )]
 pub struct Cli {
-    /// The command; without one the program is a filter.
+    /// The command. Without one, the program is a filter.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// The filter's options.
@@ -63,13 +63,13 @@ pub enum Command {
     Bench(Bench),
     /// List the processors that can be used
     Devices(Devices),
-    /// Show what GPU kernels cost, and the batches that follow
+    /// Show the costs of GPU kernels and the sizes of batches, or predict times
     Cost(Cost),
     /// Check or run a WebAssembly module
     Module(Modules),
     /// Save the undamaged blocks of a FILE
     Recover(Recover),
-    /// Find a byte string in the files of a folder, with a kernel that asks for them
+    /// Find a byte string in the files of a folder, with a kernel that reads them itself
     #[command(hide = true)]
     Search(Search),
     /// Serve the files of a folder over HTTP, for reading
@@ -115,7 +115,7 @@ pub struct Filter {
     /// Restore only bytes FROM to TO (not included); needs -d
     #[arg(long, value_name = "FROM..TO", requires = "decompress")]
     pub range: Option<ByteRange>,
-    /// Run the modules that a file brings along, whoever wrote them; needs -d or -t
+    /// Run all modules in a file, even untrusted ones; needs -d or -t
     #[arg(long, requires = "decoding")]
     pub allow_modules: bool,
     /// Print the list as JSON; needs -l
@@ -244,8 +244,7 @@ pub struct List {
     /// Most memory to take [default: 2G]
     #[arg(short = 'M', long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub memory: Option<Size>,
-    /// Print JSON: an array with an object per file; a name that is not Unicode has its bytes too, in hexadecimal
-    /// digits
+    /// Print JSON: an array with an object per file. If a name is not Unicode, its bytes are added in hexadecimal
     #[arg(long)]
     pub json: bool,
     /// Print one line per block
@@ -266,14 +265,14 @@ pub struct Bench {
     /// Which levels; all unless the user chose some.
     #[command(flatten)]
     pub encoding: Encoding,
-    /// Filter to measure with, an option for each, FILE.wasm included, or all: auto, the types, and usual chains; at -3
-    /// unless levels are given
+    /// Filter to measure, such as f32 or FILE.wasm; may be repeated. all means auto, every type and common chains. The
+    /// level is then -3 unless others are given
     #[arg(long, value_name = "NAME")]
     pub filter: Vec<Filters>,
     /// How modules run.
     #[command(flatten)]
     pub lanes: Lanes,
-    /// Threads to measure with, one or several numbers: 0 is all cores
+    /// Numbers of threads to measure with, separated by commas; 0 is all cores
     #[arg(short = 'T', long, value_name = "N,…", value_delimiter = ',', value_parser = threads, default_value = "1")]
     pub threads: Vec<usize>,
     /// Most memory to take for each run [default: 2G or, if more, an eighth of the machine's or container's; at most
@@ -283,8 +282,7 @@ pub struct Bench {
     /// Most memory to take on each GPU [env: PZ_GPU_MEMORY]
     #[arg(long, value_name = "SIZE", value_parser = sizes::nonzero)]
     pub gpu_memory: Option<Size>,
-    /// cpu, cuda[:N], opencl[:N] or webgpu[:N], several with commas between them, or all: the CPU and every GPU [env:
-    /// PZ_DEVICE]
+    /// cpu, cuda[:N], opencl[:N] or webgpu[:N], separated by commas; or all: the CPU and every GPU [env: PZ_DEVICE]
     #[arg(long, value_name = "DEVICE,…")]
     pub device: Option<Several>,
     /// Measure the device alone, stage by stage, on blocks in its memory; needs --device
@@ -297,7 +295,7 @@ pub struct Bench {
     #[arg(long, requires = "device", conflicts_with_all = ["threads", "resident", "csv"], group = "parts")]
     pub load: bool,
     /// Measure how fast the host answers a running kernel that asks for parts of files, or of the contents of .pz
-    /// files; needs --device, and cpu is a thread that plays the kernel
+    /// files; needs --device. With cpu, a thread asks instead of a kernel
     #[arg(long, requires = "device", conflicts_with_all = ["threads", "resident", "csv"], group = "parts")]
     pub door: bool,
     /// With --load: bytes of a random range [default: 64K]; with --door: bytes of a request to a .pz file [default:
@@ -307,18 +305,18 @@ pub struct Bench {
     /// With --load: random ranges at a time
     #[arg(long, value_name = "N", requires = "load", default_value = "512")]
     pub in_flight: usize,
-    /// With --load: threads that bring blocks to the device; 0 is one for each core, at most 16, or 8 with OpenCL. With
-    /// --door: threads that answer; 0 is one for each core, at most 8
+    /// With --load: threads that send blocks to the device; 0 is one per core, at most 16, or 8 with OpenCL. With
+    /// --door: threads that answer; 0 is one per core, at most 8
     #[arg(long, value_name = "N", requires = "parts", default_value = "0")]
     pub workers: usize,
-    /// With --load: bytes of contents of a batch [default: 32M; through WebGPU 128M, unless blocks repeat others]
+    /// With --load: bytes of contents in a batch [default: 32M; through WebGPU 128M, unless blocks repeat others]
     #[arg(long, value_name = "SIZE", requires = "load", value_parser = sizes::nonzero)]
     pub batch: Option<Size>,
     /// With --load: read each file into memory first
     #[arg(long, requires = "load")]
     pub in_memory: bool,
-    /// With --load: run the modules that a file brings along, whoever wrote them; otherwise those that pz module trust
-    /// was told of
+    /// With --load: run all modules in a file, even untrusted ones; without this, only those that you trust (pz module
+    /// trust)
     #[arg(long, requires = "load")]
     pub allow_modules: bool,
     /// Print JSON: an array with an object per measurement
@@ -337,11 +335,11 @@ pub struct Search {
     /// What to look for, at most 256 bytes
     #[arg(value_name = "TEXT")]
     pub pattern: String,
-    /// Folder whose files are searched, with all folders below
+    /// Folder to search, with all folders below it
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// Where the kernel runs: cuda[:N], webgpu[:N] on Vulkan, or opencl[:N] on a processor; cpu is threads that play
-    /// the kernel
+    /// Where the kernel runs: cuda[:N], webgpu[:N] on Vulkan, or opencl[:N] on a CPU. With cpu, threads search instead
+    /// of a kernel
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: Device,
     /// Most memory to take on the GPU [env: PZ_GPU_MEMORY]
@@ -407,7 +405,7 @@ pub struct Recover {
     /// The damaged file
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Write zeros for lost contents, so that the rest keeps its place; in a file the zeros take no space
+    /// Write zeros for lost contents, so that the rest keeps its offsets; in a file the zeros take no space
     #[arg(long)]
     pub fill: bool,
     /// Most bytes to write [default: no limit; with --fill, the most that a file of this length can hold]
@@ -442,21 +440,21 @@ pub struct Recover {
     lets programs of this machine read /backups/a.tar.pz as http://127.0.0.1:8000/a.tar.pz: pz list, cat, decompress \
     and test do")]
 pub struct Serve {
-    /// Folder whose files to serve. Links in it are not followed, and folders are not listed
+    /// Folder to serve. The server follows no links in it and lists no folders
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// Where to listen; port 0 is any free one. Other machines can only connect to an address of their network
+    /// Address and port to listen at; port 0 is any free one. 127.0.0.1 serves only this machine
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8000")]
     pub listen: SocketAddr,
     /// Most connections at once
     #[arg(long, value_name = "N", default_value = "64")]
     pub connections: NonZeroU16,
-    /// Print a line per request, with the time of day and the seconds that the answer took
+    /// Print a line per request, with the time of day and the seconds that it took
     #[arg(short, long)]
     pub verbose: bool,
 }
 
-/// The filter's options that the short help shows; the help of the commands shows the rest.
+/// The options of the filter in the short help. The help of each command shows all its options.
 const FILTER_HELP: [&str; 4] = ["decompress", "test", "list", "9"];
 
 /// The definition for parsing, with a help that fits a screen.

@@ -1,8 +1,8 @@
 //! Syncs outputs to disk together, before their sources are removed.
 //!
-//! Syncing a small file takes longer than compressing it, and syncing many files takes hardly longer than syncing
-//! one. So outputs wait under their temporary names. Then we sync the whole batch, rename each output, sync the
-//! folders, and last check each source once more and remove it. If the program is killed at any point in between,
+//! Syncing a small file takes longer than compressing it, but syncing many files at once takes hardly longer than
+//! syncing one. So outputs wait under their temporary names. Then we sync the whole batch, rename each output, and sync
+//! the folders. Last, we check each source once more and remove it. If the program is killed at any point in between,
 //! the sources are still there.
 
 use std::collections::{BTreeSet, HashSet};
@@ -26,14 +26,14 @@ pub struct Waiting<T> {
     pub output: Complete,
     /// The source, if the user asked to remove it.
     pub source: Option<Source>,
-    /// Returned to the caller with the result.
+    /// The caller gets it back with the result.
     pub note: T,
 }
 
 /// Outputs that wait to be synced.
 pub struct SyncBatch<T> {
     waiting: Vec<Waiting<T>>,
-    /// The names of their inputs and outputs.
+    /// The names of the waiting inputs and outputs.
     names: HashSet<Name>,
     bytes: u64,
 }

@@ -1,6 +1,6 @@
-//! Keeps each output of a run away from the run's inputs and from its other outputs, however their paths are spelled.
+//! Makes sure that no output of a run replaces one of its inputs or other outputs, however the paths are spelled.
 //!
-//! `-f` permits to replace files, but not to lose contents that the user asked for.
+//! `-f` permits replacing files, but not losing contents that the user asked for.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -13,24 +13,24 @@ use crate::standard;
 
 /// The files of a run.
 pub struct Claims {
-    /// Every input that was there at the start.
+    /// Every input that existed at the start.
     inputs: HashSet<FileId>,
     /// Every output so far.
     outputs: HashSet<Name>,
-    /// The files that outputs so far replace.
+    /// The files that the outputs so far replace.
     replaced: HashSet<FileId>,
 }
 
 impl Claims {
-    /// A run that reads `inputs` and the files `also`, and has written nothing yet.
+    /// The state of a run that reads `inputs` and `also`, and has written nothing yet.
     pub fn new<'i>(inputs: impl IntoIterator<Item = &'i Input>, also: &[PathBuf]) -> Self {
         let also = also.iter().filter_map(|path| FileId::of_regular_file(path));
         let inputs = inputs.into_iter().filter_map(Input::id).chain(also).collect();
         Claims { inputs, outputs: HashSet::new(), replaced: HashSet::new() }
     }
 
-    /// Claims `path` for the output of `input`. Returns whether it did: a path whose folder is not there yet can be
-    /// claimed later.
+    /// Claims `path` for the output of `input`. Returns false if the folder of the path does not exist yet: the path
+    /// can then be claimed later.
     ///
     /// # Errors
     /// If the path leads to an input or to an earlier output.
@@ -50,7 +50,7 @@ impl Claims {
         if is_new { Ok(true) } else { refuse("is another output of this run") }
     }
 
-    /// Checks that standard output is none of the inputs.
+    /// Checks that standard output is not one of the inputs.
     ///
     /// # Errors
     /// If it is one.

@@ -116,7 +116,7 @@ impl Device {
     }
 }
 
-/// Ends the program because a device that the user asked for is missing, whatever other threads are doing.
+/// Ends the program because a device that the user named is missing, whatever other threads are doing.
 fn give_up(failure: &Failure) -> DeviceError {
     messages::report(None, failure);
     let _list = pz::internal::output::remove_all();

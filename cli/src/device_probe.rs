@@ -40,7 +40,7 @@ impl DeviceProbe {
         }
     }
 
-    /// Waits for the answer. Only `true` is certain: the search may fail for other reasons than a missing device.
+    /// Waits for the answer. Only `true` is certain: the search may also fail for reasons other than a missing device.
     pub fn is_there(&self) -> bool {
         let mut state = self.0.borrow_mut();
         if let ProbeState::Asked(process) = &mut *state {

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use crate::failure::Failure;
 
-/// The value of an environment variable, under the rules of the option it stands for. Empty means unset.
+/// Parses an environment variable by the rules of the option that it stands for. Empty means unset.
 pub fn from_environment<T, E: Display>(
     name: &str,
     parse: impl FnOnce(&str) -> Result<T, E>,

@@ -57,7 +57,7 @@ impl Failure {
         Failure::environment("changed while it was being read")
     }
 
-    /// Puts `place` before the message, for a failure that concerns another file than the current one.
+    /// Puts `place` before the message, for a failure of a file other than the current one.
     pub fn at(mut self, place: &Path) -> Self {
         self.what = format!("{}: {}", show(place), self.what);
         self
@@ -82,7 +82,7 @@ impl From<&pz::Error> for Failure {
         let exit = match error.class() {
             ErrorClass::Environment => Exit::Environment,
             ErrorClass::Input => Exit::Input,
-            // An unknown class is a bug of this program.
+            // A class that this program does not know is a bug.
             _ => Exit::Bug,
         };
         match error {

@@ -14,7 +14,8 @@ use crate::sizes::{self, Size};
 #[derive(Args, Debug, Clone)]
 pub struct Filtering {
     /// Filter for typed data: none, auto, a type such as f32, bf16, i16 or i64x3, or a chain such as
-    /// delta8,zigzag8,transpose8; FILE.wasm or FILE.wasm:ARGUMENT in a chain is a module, which the output then carries
+    /// delta8,zigzag8,transpose8; FILE.wasm or FILE.wasm:ARGUMENT in a chain is a module, and the output then carries
+    /// it
     #[arg(long, value_name = "NAME")]
     pub filter: Option<Chain>,
     /// How modules run.
@@ -25,19 +26,18 @@ pub struct Filtering {
 // How modules run.
 #[derive(Args, Debug, Clone)]
 pub struct Lanes {
-    /// With modules: bytes that a lane of theirs stands for, a power of two from 256 to 1M [default: 4K]
+    /// With modules: bytes of contents per lane, a power of two from 256 to 1M [default: 4K]
     #[arg(long, value_name = "SIZE", requires = "filter", value_parser = sizes::nonzero)]
     pub lane_bytes: Option<Size>,
-    /// With modules: units of fuel of a lane; a turn of a loop takes one for each 32 instructions of work [default: 16
-    /// for each byte]
+    /// With modules: units of fuel per lane; a turn of a loop takes one per 32 instructions [default: 16 per byte]
     #[arg(long, value_name = "N", requires = "filter")]
     pub fuel: Option<u32>,
 }
 
-/// A filter by name, in which files stand for the modules in them.
+/// A chain of filters as the user named it, where a file's name stands for the module in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chain {
-    /// The filter by the names that the library knows.
+    /// The chain in the library's names.
     filter: pz::Filter,
     /// The files of `module0`, `module1` and so on.
     files: Vec<PathBuf>,
@@ -112,7 +112,7 @@ impl Chain {
         !self.files.is_empty()
     }
 
-    /// Reads the modules, which run as `lanes` says.
+    /// Reads the modules, to run with `lanes`.
     ///
     /// # Errors
     /// If a module cannot be read, or is no filter.
@@ -146,12 +146,12 @@ impl Loaded {
         self.chain.has_modules()
     }
 
-    /// The user's own modules, with which what was compressed can be decoded again.
+    /// The user's own modules, which may run when the output is decoded to check it.
     pub fn trusted(&self) -> Modules {
         Modules::Trusted(self.modules.iter().map(FilterModule::sha256).collect())
     }
 
-    /// Names the modules in an error by their files, for which it has their hashes.
+    /// Replaces the hashes of modules in an error by their files' names.
     pub fn name_modules(&self, mut failure: Failure) -> Failure {
         for (file, module) in self.chain.files.iter().zip(&self.modules) {
             failure.what = failure.what.replace(&hex(&module.sha256()), &show(file));
@@ -171,7 +171,7 @@ impl Filtering {
         self.filter.as_ref().map_or(&[], |chain| &chain.files)
     }
 
-    /// The filter that the user chose, if any. Reads its modules.
+    /// Returns the filter that the user chose, if any, and reads its modules.
     ///
     /// # Errors
     /// If a module cannot be read, or is no filter; or if options for modules come without one.

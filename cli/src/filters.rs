@@ -69,8 +69,8 @@ impl FromStr for Filters {
 }
 
 impl Filters {
-    /// The filters of all `given` values, each once; without any, none alone. Reads their modules, which run as `lanes`
-    /// says.
+    /// The different filters of all `given` values; without values, only "none". Reads their modules, to run with
+    /// `lanes`.
     ///
     /// # Errors
     /// If a module cannot be read, or is no filter; or if options for modules come without one.
@@ -83,7 +83,7 @@ impl Filters {
             .collect()
     }
 
-    /// The same, before modules are read.
+    /// The same, without reading modules.
     fn merge(given: &[Self]) -> Vec<Named> {
         let mut merged: Vec<Named> = Vec::new();
         for named in given.iter().flat_map(|filters| &filters.0) {

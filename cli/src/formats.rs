@@ -44,15 +44,15 @@ pub enum Format {
     Unknown,
 }
 
-/// Number of first bytes by which [`Format::of`] knows every compressed format but that of `.lzma` files.
+/// [`Format::of`] needs this many first bytes to know every compressed format except that of `.lzma` files.
 pub const HEAD: usize = 8;
-/// Number of first bytes by which it knows all formats.
+/// It needs this many to know all formats.
 const LONG_HEAD: usize = 512;
 /// How far [`Format::detect`] looks for what follows skippable frames.
 const MAX_SKIPPED: usize = 1 << 16;
 /// Bytes that [`copy`] writes at a time.
 const CHUNK: usize = 1 << 20;
-/// Bytes that it asks a decoder for at a time. Libraries drop what they have decoded in the call that finds a fault.
+/// Bytes that it asks a decoder for at a time. A call of a library that finds a fault loses the bytes it has decoded.
 const STEP: usize = 1 << 15;
 
 impl Format {
@@ -79,8 +79,8 @@ impl Format {
         }
     }
 
-    /// Recognises the format of a source that is to be decoded, and from which nothing has been read. What may be left
-    /// of a cut file counts as ours.
+    /// Recognises the format of an unread source before decoding it. A few bytes that may be the rest of a cut file of
+    /// ours count as our format.
     pub fn detect(source: &mut Source) -> io::Result<Format> {
         match Format::recognise(source)? {
             Format::Unknown if Format::Pz.magic().starts_with(source.peek(HEAD)?) => Ok(Format::Pz),
@@ -88,11 +88,11 @@ impl Format {
         }
     }
 
-    /// Recognises the format of a source from which nothing has been read.
+    /// Recognises the format of an unread source.
     pub fn recognise(source: &mut Source) -> io::Result<Format> {
         let mut at = 0;
         loop {
-            // Whoever writes to a pipe may wait after the first few bytes.
+            // A program that writes to a pipe may pause after the first few bytes.
             let head = source.peek(at + HEAD)?;
             let head = head.get(at..).unwrap_or_default();
             match skippable_len(head) {
@@ -128,8 +128,8 @@ impl Format {
         matches!(self, Format::Zstd | Format::Lz4)
     }
 
-    /// Whether such a file would not get smaller. Does not hold for zip archives, pictures and the like, which the
-    /// program does not know: parts of them may be uncompressed.
+    /// Whether compressing such a file again is useless. False for zip archives, pictures and other formats that may
+    /// have uncompressed parts.
     pub fn is_compressed(self) -> bool {
         !matches!(self, Format::Tar | Format::Unknown)
     }
@@ -173,8 +173,8 @@ fn skippable_len(head: &[u8]) -> Option<u64> {
     }
 }
 
-/// Whether a file may be a `.lzma` file, whose format has no magic: its usual parameters, then the size of its
-/// dictionary, which is that of a preset, then the length of the contents or all ones.
+/// Whether a file may be a `.lzma` file, whose format has no magic. It begins with the usual parameters, then the
+/// dictionary size of a preset, then the length of the contents or all ones.
 fn is_lzma(head: &[u8]) -> bool {
     let Some(&[0x5d, a, b, c, d, len @ ..]) = head.first_chunk::<13>() else { return false };
     let size = u32::from_le_bytes([a, b, c, d]);
@@ -183,8 +183,9 @@ fn is_lzma(head: &[u8]) -> bool {
         && (len == [0xff; 8] || len[5..] == [0; 3])
 }
 
-/// Decodes `source` from its beginning to the end of `range`, writes the contents that lie in the range to
-/// `writer`, and returns how many bytes it wrote. After a fault, what was decoded before it has been written.
+/// Decodes `source` from its beginning to the end of `range`, writes the contents that lie in the range to `writer`,
+/// and returns how many bytes it wrote. Before it returns a fault, it has written everything that was decoded before
+/// the fault.
 pub fn decode(
     format: Format,
     source: &mut Source,
@@ -208,7 +209,7 @@ pub fn decode(
     Ok(end - range.from)
 }
 
-/// Copies a range of what is not compressed. Returns how many bytes it wrote.
+/// Copies a range of an uncompressed file. Returns how many bytes it wrote.
 pub fn pass(source: &mut Source, writer: &mut dyn Write, range: ByteRange) -> Result<u64, Failure> {
     let mut input = Ahead::new(source);
     let end = copy(|buffer| Ok(input.read(buffer)?), writer, range)?;
@@ -223,7 +224,7 @@ pub fn past_the_end(len: u64) -> Failure {
     Failure::environment(format!("the range begins after the end of the contents ({len} bytes)"))
 }
 
-/// Prepares to decode our own format. Where the source permits it, several threads read it.
+/// Prepares to decode our own format. If the source permits it, several threads read it.
 pub fn decoder<'s>(
     source: &'s mut Source,
     options: &DecodeOptions,
@@ -236,7 +237,7 @@ pub fn decoder<'s>(
     Ok(decoder)
 }
 
-/// Copies a range of what `read` gives; returns the position in the contents at which it stopped.
+/// Copies a range of the contents that `read` returns. Returns the position in the contents at which it stopped.
 fn copy(
     mut read: impl FnMut(&mut [u8]) -> Result<usize, Failure>,
     writer: &mut dyn Write,
@@ -307,7 +308,7 @@ mod tests {
         }
     }
 
-    /// Frames of LZ4 that are cut in any place, also between two blocks, are noticed.
+    /// A cut LZ4 frame is noticed, also if it is cut between two blocks.
     #[test]
     fn cut_lz4_files_are_noticed() {
         let contents: Vec<u8> =
@@ -324,7 +325,7 @@ mod tests {
             copy(|buffer| members.read(buffer), &mut out, ByteRange::WHOLE).map(|_| out)
         };
         assert!(decode(&two).unwrap() == [&contents[..], &contents[..]].concat());
-        // Where blocks and frames end: each block's length comes before it, and the frame's header takes 7 bytes.
+        // Find where blocks and frames end: each block's length comes before it, and the frame's header takes 7 bytes.
         let mut ends = vec![0, frame.len(), two.len()];
         for begin in [0, frame.len()] {
             let mut at = begin + 7;

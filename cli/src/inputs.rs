@@ -33,7 +33,7 @@ const SUFFIXES: [(&str, &str); 12] = [
 /// Which files of a directory a command takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Select {
-    /// All but those that this program has compressed.
+    /// All except compressed files of this program.
     Uncompressed,
     /// Those with a suffix that decompression knows.
     Compressed,
@@ -42,7 +42,7 @@ pub enum Select {
 }
 
 impl Select {
-    /// `suffix` is the one that the user chose instead of ours, if any.
+    /// `suffix` is the user's suffix instead of ours, if any.
     fn takes(self, path: &Path, suffix: Option<&str>) -> bool {
         let has_chosen = suffix.is_some_and(|suffix| without_ending(path, suffix).is_some());
         let known = known_suffix(path).map(|(suffix, _)| suffix);
@@ -60,8 +60,7 @@ fn known_suffix(path: &Path) -> Option<(&'static str, &'static str)> {
     SUFFIXES.into_iter().find(|(known, _)| *known == suffix)
 }
 
-/// The path without a suffix that the user chose. `None` if its name does not end with it, or consists of nothing
-/// else.
+/// The path without the user's suffix. `None` if its name does not end with the suffix, or is only the suffix.
 fn without_ending(path: &Path, ending: &str) -> Option<PathBuf> {
     let name = path.file_name()?.as_encoded_bytes();
     let rest = name.strip_suffix(ending.as_bytes()).filter(|rest| !rest.is_empty())?;
@@ -129,7 +128,7 @@ pub fn local_name(uri: &Uri) -> Result<PathBuf, Failure> {
     name.ok_or_else(|| Failure::environment("has no name for an output; -o names it"))
 }
 
-/// The name of a compressed file: the whole name, then our suffix or the one that the user chose.
+/// The name of a compressed file: the whole name, then our suffix or the user's.
 pub fn compressed_name(path: &Path, suffix: Option<&str>) -> PathBuf {
     let mut name = OsString::from(path);
     match suffix {
@@ -153,7 +152,7 @@ pub fn restored_name(path: &Path, suffix: Option<&str>) -> Result<PathBuf, Failu
     }
 }
 
-/// Moves `output` from beside its input into `folder`, the one for outputs. If the user named a directory above the
+/// Moves `output` from beside its input into `folder`, the folder for outputs. If the user named a directory above the
 /// input, the output keeps that directory's name and the path below it.
 pub fn in_folder(folder: &Path, output: &Path, names: &[PathBuf]) -> PathBuf {
     let above = |name: &&PathBuf| output.parent().is_some_and(|parent| parent.starts_with(name));

@@ -60,7 +60,7 @@ impl FromArgMatches for Levels {
 
 /// Refuses numbers that are not levels, such as `-12` and `-0`. The parser would read `-12` as `-1 -2`.
 ///
-/// `takes_value` says whether a short option takes a value: the rest of its word is that value, not a level.
+/// `takes_value` says whether a short option takes a value. If so, the rest of its word is that value, not a level.
 pub fn check(words: &[OsString], takes_value: impl Fn(char) -> bool) -> Result<(), String> {
     for word in words.iter().skip(1).take_while(|word| *word != "--") {
         let word = word.to_string_lossy();

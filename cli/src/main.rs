@@ -69,8 +69,8 @@ fn tell_drivers() {
     unsafe {
         std::env::set_var("NODEVICE_SELECT", "1");
     }
-    // CUDA spreads the streams of a process over 8 queues of the card unless it is told otherwise. Streams that share a
-    // queue wait for each other.
+    // By default CUDA spreads the streams of a process over 8 queues of the card. Streams that share a queue wait for
+    // each other.
     #[cfg(feature = "cuda")]
     if std::env::var_os("CUDA_DEVICE_MAX_CONNECTIONS").is_none() {
         // SAFETY: there is no other thread yet.

@@ -1,9 +1,8 @@
 //! Lets several threads write to one file of an in-memory file system.
 //!
-//! The kernel lets one thread at a time write to a file. In an in-memory file system, where a write is only a copy
-//! to new pages, that is slower than decoding. Several threads can fill mapped pages at once, but the kernel hands
-//! pages out one by one, under one lock. So we ask for huge pages where that is no slower: each replaces 512 small
-//! ones.
+//! The kernel lets one thread at a time write to a file. In an in-memory file system, where a write is only a copy to
+//! new pages, that is slower than decoding. Several threads can fill mapped pages at once, but the kernel hands pages
+//! out one by one, under one lock. So we ask for huge pages where that is no slower: each replaces 512 small pages.
 
 mod huge_pages;
 mod region;
@@ -35,7 +34,7 @@ const MAX_FILLING: usize = 4;
 /// A file in tmpfs.
 pub struct Mapped {
     file: File,
-    /// Its length, which may exceed what has been written.
+    /// Its length, which may exceed the number of bytes written.
     len: Mutex<u64>,
     /// Its mapped regions, by their offset in the file.
     regions: Mutex<BTreeMap<u64, Arc<Region>>>,
@@ -194,7 +193,8 @@ impl Mapped {
                 false => self.write(&bytes[..len], offset)?,
                 true => self.lengthen(end)?,
             }
-            // A file with a whole block of zeros may have many. Huge pages would fill them, and may have done so here.
+            // A file with a whole block of zeros may have many holes. Huge pages would fill them, and may have filled
+            // this one.
             if is_hole && len == whole {
                 self.huge_pages.stop();
                 let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -260,7 +260,7 @@ mod tests {
             }
         });
         assert!(!failed.load(Ordering::Relaxed) && mapped.maps.load(Ordering::Relaxed));
-        // Also across the end of a region, and beyond the announced end of the file.
+        // Writes across the end of a region, and beyond the announced end of the file.
         let start = Region::LEN - 100_001;
         mapped.write_all_at(&contents[..300_000], start).unwrap();
         let mut back = vec![0; 300_000];
@@ -276,7 +276,7 @@ mod tests {
     fn no_write_cuts_off_one_behind_it() {
         let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
         let Some(mapped) = Mapped::new(&file, None, false, &Arc::default()) else { return };
-        // Large enough to be mapped, and too small.
+        // Sizes large enough to be mapped, and too small.
         let (large, small) = (vec![1; MIN_MAPPED_WRITE], vec![2; 1000]);
         mapped.write_all_at(&small, large.len() as u64).unwrap();
         mapped.write_all_at(&large, 0).unwrap();
@@ -291,7 +291,7 @@ mod tests {
         let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
         let len = 200 << 20;
         let Some(mapped) = Mapped::new(&file, Some(len), true, &Arc::default()) else { return };
-        // Data behind which huge pages are asked for, then blocks of zeros, then data with zeros in them.
+        // First data after which huge pages are requested, then blocks of zeros, then data that contain zeros.
         let (ones, zeros) = (vec![1; 4 << 20], vec![0; 4 << 20]);
         let mut mixed = ones.clone();
         mixed[1 << 20..3 << 20].fill(0);
@@ -317,7 +317,7 @@ mod tests {
         let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
         let failed = Arc::default();
         let Some(mapped) = Mapped::new(&file, None, false, &failed) else { return };
-        // Behind the part that always has small pages; in pieces that do not end with pages, from two threads.
+        // After the part that always has small pages; two threads write pieces that do not end with pages.
         let start = (32 << 20) + 77;
         let contents: Vec<u8> = (0..9_000_001u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
         std::thread::scope(|scope| {

@@ -7,9 +7,9 @@ use pz::DEFAULT_MEMORY;
 pub struct Memory {
     /// The most bytes that all processes under the limit may take.
     pub limit: u64,
-    /// How many of them are free, or hold files that the system can drop.
+    /// How many of these bytes are free, or hold files that the system can drop.
     free: u64,
-    /// What sets the limit.
+    /// The source of the limit.
     pub source: &'static str,
 }
 
@@ -23,9 +23,9 @@ pub fn limits() -> Vec<Memory> {
     limits
 }
 
-/// How much memory a run may take if the user does not say, in bytes: an eighth of all, and at least the library's
-/// default, which keeps only six of 16 threads busy at level 9; but at most half of each limit, and three quarters of
-/// what is free below it. Beyond a group's limit the system kills the process.
+/// The default memory limit of a run, in bytes. It is an eighth of the memory, but at least the library's default
+/// (which keeps only six of 16 threads busy at level 9). It is at most half of each limit, and three quarters of what
+/// is free under it, because the system kills a process that exceeds its group's limit.
 pub fn default_share() -> u64 {
     share_of(&limits())
 }
@@ -36,11 +36,11 @@ fn share_of(limits: &[Memory]) -> u64 {
     most.fold(wanted, u64::min)
 }
 
-/// The physical memory of the system. A system that is short of memory can move some to disk, so that a part of it
-/// always counts as free.
+/// The physical memory of the system. A system that is short of memory can move some of it to disk, so a part always
+/// counts as free.
 #[cfg(target_os = "linux")]
 fn of_system() -> Option<Memory> {
-    // `sysinfo` would read the times of all processors too, which takes long on a large machine.
+    // `sysinfo` would also read the times of all processors, which is slow on a large machine.
     system_of(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }
 
@@ -80,15 +80,15 @@ fn of_groups() -> Vec<Memory> {
     groups_of(&groups.unwrap_or_default(), std::path::Path::new("/sys/fs/cgroup"))
 }
 
-/// The limits of groups, whose names `groups` lists as `/proc/self/cgroup` does, and whose files lie below `root`.
-/// Names are those that the system gave, so that in a container the files of the outer groups, or of all but one, are
+/// The limits of control groups. `groups` lists their names in the format of `/proc/self/cgroup`; their files lie below
+/// `root`. The names are those of the host, so in a container the files of the outer groups, or of all but one, are
 /// missing.
 #[cfg(target_os = "linux")]
 fn groups_of(groups: &str, root: &std::path::Path) -> Vec<Memory> {
     use std::path::{Component, Path};
 
     let mut found = Vec::new();
-    // Without the list, which some systems hide, the topmost groups are known.
+    // Some systems hide the list. The topmost groups are known all the same.
     for line in groups.lines().chain(["0::/", "0:memory:/"]) {
         let mut fields = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(name)) = (fields.next(), fields.next()) else { continue };
@@ -109,7 +109,7 @@ fn groups_of(groups: &str, root: &std::path::Path) -> Vec<Memory> {
     found
 }
 
-/// Where a version of control groups says what of memory.
+/// The files in which a version of control groups reports memory.
 #[cfg(target_os = "linux")]
 struct Version {
     folder: &'static str,
@@ -141,7 +141,7 @@ impl Version {
     fn read(&self, folder: &std::path::Path) -> Option<Memory> {
         let text = |file: &str| std::fs::read_to_string(folder.join(file)).ok();
         let number = |text: &str| text.trim().parse::<u64>().ok();
-        // None is the word `max`, or in version 1 the largest number of whole pages.
+        // No limit is the word `max`, or in version 1 the largest number of whole pages.
         let limit = number(&text(self.limit)?).filter(|&limit| limit < 1 << 62)?;
         let usage = text(self.usage).and_then(|text| number(&text)).unwrap_or(0);
         let table = text("memory.stat").unwrap_or_default();

@@ -29,8 +29,8 @@ pub fn report(name: Option<&dyn Display>, failure: &Failure) {
     }
 }
 
-/// The reader, `head` for example, has seen enough. Programs then die of SIGPIPE without a message, and tar and
-/// shells expect that.
+/// The reader of our output, such as `head`, has closed the pipe. Programs then die of SIGPIPE without a message; tar
+/// and shells expect that.
 fn end_by_broken_pipe() -> ! {
     pz::internal::output::remove_all();
     #[cfg(unix)]

@@ -7,7 +7,7 @@ use pz::module::Module;
 
 use crate::failure::Failure;
 
-/// Larger files are no modules; their length is refused with the limit, and they are not read.
+/// Larger files are not modules. An error names the limit, and the file is not read.
 const MAX_FILE: u64 = 1 << 20;
 
 /// Reads a module.

@@ -17,16 +17,16 @@ pub struct Modules {
     pub action: Action,
 }
 
-// What to do with a module. A doc comment would replace the description of `pz module`.
+// The commands of `pz module`. A doc comment here would replace the description of `pz module`.
 #[derive(Subcommand, Debug)]
 pub enum Action {
-    /// Say what a module costs, what it may do, and why it is refused
+    /// Show what a module costs and may do, or why pz refuses it
     Check(Check),
     /// Run an entry of a module, and print what it returns
     Run(Run),
-    /// Let a module run that a compressed file brings along
+    /// Trust a module: allow it to run when a compressed file carries it
     Trust(Trust),
-    /// Print the modules that may run
+    /// Print the trusted modules
     Trusted,
 }
 
@@ -74,31 +74,31 @@ pub struct Run {
     /// Its arguments, the same for each lane: integers such as 7, -1 or 0xff
     #[arg(value_name = "ARGUMENT", value_parser = integer, allow_negative_numbers = true)]
     pub arguments: Vec<u64>,
-    /// Lanes to run, each with a number from 0 that gpu.thread_id gives [default: 1, or one for each pixel]
+    /// Lanes to run; gpu.thread_id returns a lane's number, from 0 [default: 1, or one per pixel]
     #[arg(long, value_name = "N")]
     pub lanes: Option<u32>,
-    /// Units of fuel of a lane; a turn of a loop takes one for each 32 instructions of work
+    /// Units of fuel per lane; a turn of a loop takes one per 32 instructions
     #[arg(long, value_name = "N", default_value = "1000000")]
     pub fuel: u32,
     /// The file that pz.in8 and pz.in32 read
     #[arg(long, value_name = "FILE")]
     pub input: Option<PathBuf>,
-    /// The file to write what pz.out8 and pz.out32 wrote
+    /// The output file: what pz.out8 and pz.out32 wrote
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Bytes of the output [default: as many as the input has]
+    /// Bytes of the output [default: the length of the input]
     #[arg(long, value_name = "SIZE")]
     pub output_size: Option<Size>,
-    /// Words that gpu.atomic_add, gpu.read_state and gpu.write_state share; they are printed after the run
+    /// Number of state words for gpu.atomic_add, gpu.read_state and gpu.write_state; the run prints them at the end
     #[arg(long, value_name = "N", default_value = "0")]
     pub state: u32,
-    /// The PNG file to write what gpu.set_pixel drew
+    /// The PNG file for the pixels that gpu.set_pixel drew
     #[arg(long, value_name = "FILE", requires = "size")]
     pub picture: Option<PathBuf>,
     /// Width and height of the picture in pixels
     #[arg(long, value_name = "WxH", value_parser = size)]
     pub size: Option<(u32, u32)>,
-    /// What gpu.get_time gives, in milliseconds
+    /// The time that gpu.get_time returns, in milliseconds
     #[arg(long, value_name = "N", default_value = "0")]
     pub time: u32,
     /// Overwrite existing files

@@ -27,7 +27,7 @@ pub struct Output {
     mapped: bool,
     /// Whether zeros may become holes.
     is_sparse: bool,
-    /// Where the last hole ended. The file ends before a hole that nothing follows.
+    /// Where the last hole ended. If nothing is written after a hole, the file ends before it.
     hole_end: u64,
     progress: Progress,
 }
@@ -35,7 +35,7 @@ pub struct Output {
 enum Place {
     /// Standard output.
     Stdout(File),
-    /// What the path leads to.
+    /// The file that the path leads to.
     Named { file: Box<NewFile>, path: PathBuf },
 }
 
@@ -60,7 +60,7 @@ impl Output {
     }
 
     /// Creates an output called `path`, with mode, times and owner of `like`. An existing file of that name stays
-    /// untouched until [`Complete::rename`], if it can be replaced then.
+    /// untouched until [`Complete::rename`], unless it can only be written in place.
     pub fn create(
         path: &Path,
         existing: Existing,
@@ -72,7 +72,7 @@ impl Output {
         Ok(Output::new(Place::Named { file: Box::new(file), path: path.to_path_buf() }))
     }
 
-    /// Lets runs of zeros become holes, if the file is pz's own: one that was there may need all of its blocks.
+    /// Lets runs of zeros become holes, but only in a new file: an existing one may need all of its blocks.
     pub fn leave_holes(&mut self) {
         self.is_sparse = matches!(&self.place, Place::Named { file, .. } if file.is_unfinished());
     }
@@ -153,7 +153,8 @@ impl Output {
         }
     }
 
-    /// Adds the output's name to an error that came from writing, and what the error leaves of a file that was there.
+    /// Adds the output's name to an error of a write. If the file existed before, also adds what the error leaves of
+    /// it.
     pub fn blame(&self, failure: Failure) -> Failure {
         let failed = self.failed || self.places_failed.load(Ordering::Relaxed);
         match &self.place {
@@ -180,8 +181,8 @@ impl Output {
         let begun = self.file().map(drop);
         begun.map_err(|error| self.blame(error.into()))?;
         let Place::Named { file, path } = self.place else { return Ok(None) };
-        // Mappings may have extended the file beyond its contents, and a hole at its end has not extended it. Only then
-        // change its length, so as not to hide another program's write.
+        // Mappings may have extended the file beyond its contents, and a hole at its end has not extended it. Change
+        // its length only in these cases, to avoid hiding another program's write.
         let found = file.file().metadata()?.len();
         if (mapped && found > len) || (ends_in_hole && found < len) {
             file.file().set_len(len).map_err(|error| Failure::from(error).at(&path))?;
@@ -224,7 +225,7 @@ impl Complete {
         self.len
     }
 
-    /// Says in words which of its mode, times and owner could not be set; `None` if all were set.
+    /// A message if its mode, times or owner could not be set; otherwise `None`.
     pub fn refusal(&self) -> Option<String> {
         let (what, error) = self.refused.first()?;
         let (path, why) = (show(&self.path), describe_io(error));
@@ -262,8 +263,8 @@ impl Complete {
     }
 }
 
-/// What may happen to a file that has the name of an output, depending on `-f`, and on whether the user chose the name
-/// or it was made from the input's.
+/// Whether to replace an existing file with the name of an output. This depends on `-f`, and on whether the user chose
+/// the name or the program made it from the input's name.
 pub fn existing(force: bool, is_chosen: bool) -> Existing {
     match (force, is_chosen) {
         (false, _) => Existing::Stays,

@@ -1,4 +1,4 @@
-//! Handles panics, which are bugs of ours: the user gets one line and exit code 3, and no unfinished file stays.
+//! Handles panics, which are bugs of ours. The user gets one line and exit code 3, and no unfinished file stays.
 //!
 //! The library catches panics of its workers and turns them into errors, so that the program goes on with the next
 //! file. The panic's message is kept for the report. Any other panic ends the program.
@@ -16,7 +16,8 @@ static UNREPORTED: Mutex<Option<String>> = Mutex::new(None);
 /// Runs the program. If anything panics, even where the library catches it, the exit code is that of a bug.
 pub fn guard(run: impl FnOnce() -> Exit) -> Exit {
     panic::set_hook(Box::new(|info| {
-        // The standard library panics so when a new thread gets no memory for its signal stack, and then aborts.
+        // The standard library panics with this message when a new thread gets no memory for its signal stack, and then
+        // aborts.
         if text(info).is_some_and(|what| what.contains("alternative stack")) {
             out_of_memory::note();
         }
@@ -63,7 +64,7 @@ mod tests {
     use crate::failure::Failure;
     use crate::messages::report;
 
-    /// The child processes of the last test run this and the next two.
+    /// The last test runs this test and the next two in child processes.
     #[test]
     #[ignore = "ends the process; started by a_panic_is_one_line_and_exit_code_3"]
     fn on_the_main_thread() {

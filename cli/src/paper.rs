@@ -31,7 +31,7 @@ pub struct Man {
     Example: pz types mime > pz.xml && xdg-mime install --novendor pz.xml\n  \
     makes the desktop's file manager recognise them")]
 pub struct Types {
-    /// magic for file(1), or mime for a package of the desktop's shared-mime-info
+    /// magic for file(1), or mime for the desktop's shared-mime-info
     #[arg(value_name = "FOR")]
     pub kind: TypesFor,
 }
@@ -45,7 +45,7 @@ pub enum TypesFor {
     Mime,
 }
 
-// `pz help`, for people who are used to it; our help mentions only `--help`.
+// `pz help`, for people who expect it. Our help mentions only `--help`.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: pz help compress")]
 pub struct Help {

@@ -22,7 +22,7 @@ struct Shared {
     shown: AtomicBool,
     read: AtomicU64,
     written: AtomicU64,
-    /// Whether the output is the larger side, so that the ratio comes out the right way up.
+    /// Whether the output is larger than the input. The ratio is always contents to compressed bytes.
     expands: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Inputs that lie elsewhere.
+//! Inputs on other machines.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub fn open(uri: &Uri) -> Result<SourceReader, Failure> {
     Ok(SourceReader::new(access::open(uri, &options).map_err(failure)?))
 }
 
-/// The failure to open or read a source, whose URI is printed before it.
+/// The failure to open or read a source. The caller prints the source's URI before it.
 pub fn failure(error: SourceError) -> Failure {
     Failure::from(pz::Error::from(error))
 }

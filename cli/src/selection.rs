@@ -8,8 +8,7 @@ pub struct Selection {
     /// Descend into directories
     #[arg(short, long)]
     pub recursive: bool,
-    /// With -r: skip files and directories whose name matches, or whose path below the named directory; may be
-    /// repeated
+    /// With -r: skip files and directories whose name, or path below the named directory, matches; may be repeated
     #[arg(long, value_name = "GLOB", requires = "recursive")]
     pub exclude: Vec<glob::Pattern>,
     /// Suffix of compressed files, instead of .pz

@@ -23,7 +23,7 @@ pub struct Session {
     worst: Exit,
     /// The device that the user named.
     gpu: Option<(Device, Gpu)>,
-    /// The search for that device in another process.
+    /// The search for this device in another process.
     probe: DeviceProbe,
     threads: usize,
     /// Whether `-v` has named the engines: `[0]` for the CPU alone, `[1]` for the CPU and the device.
@@ -33,7 +33,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A run in which nothing has gone wrong yet.
+    /// A run without failures so far.
     pub fn new(verbosity: Verbosity) -> Self {
         let (probe, is_engine_said) = Default::default();
         Session {
@@ -56,7 +56,7 @@ impl Session {
         }
     }
 
-    /// Sets what records the timings of each run.
+    /// Sets the object that records the timings of each run.
     pub fn learn_with(&mut self, auto: &Auto) {
         self.auto = Some(auto.clone());
     }
@@ -122,7 +122,7 @@ impl Session {
         report(Some(&name), &failure);
     }
 
-    /// Warns of something that differs from the request but is no failure.
+    /// Warns that a result differs from what the user asked for, without being a failure.
     pub fn warn(&self, name: impl Display, what: impl Display) {
         if !self.verbosity.quiet {
             say(format_args!("{name}: {what}"));
@@ -146,7 +146,7 @@ impl Session {
         (self.verbosity.verbose || self.gpu.is_some()).then(Statistics::new)
     }
 
-    /// With `-v`, prints the lines that `verbose` makes. Without it, prints only why a device that the user named
+    /// With `-v`, prints the lines that `verbose` returns. Without `-v`, prints only why a device that the user named
     /// took no part.
     pub fn say_what_was_done(
         &self,

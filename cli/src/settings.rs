@@ -56,7 +56,7 @@ pub fn auto(memory: Option<u64>) -> Auto {
     memory.map_or_else(Auto::new, |bytes| Auto::new().memory(bytes))
 }
 
-/// Checks that a device that the user named can do this work. Another device never takes its place.
+/// Checks that a device that the user named can do this work. No other device takes its place.
 pub fn check_gpu(device: Device, gpu: &Gpu, options: &Options) -> Result<(), Failure> {
     let failed = |why: &dyn Display| Failure::environment(format!("device {device}: {why}"));
     let limits = gpu.found().map_err(|why| failed(&why))?;
@@ -74,7 +74,7 @@ fn threads(machine: &Machine) -> Result<usize, Failure> {
     Ok(threads.unwrap_or(0))
 }
 
-/// The number of threads that `0` stands for.
+/// The number of threads that `0` means.
 pub fn all_cores() -> usize {
     thread::available_parallelism().map_or(1, |cores| cores.get())
 }
@@ -82,7 +82,7 @@ pub fn all_cores() -> usize {
 /// The GPU that the user named. It is searched for in the background.
 fn gpu(machine: &Machine, device: Device, session: &mut Session) -> Result<Option<Gpu>, Failure> {
     let threads = match threads(machine)? {
-        // Only `-v` names their number.
+        // Only `-v` prints their number.
         0 if session.is_verbose() => all_cores(),
         threads => threads,
     };
@@ -96,7 +96,7 @@ pub fn memory(memory: Option<Size>) -> u64 {
     memory.map_or_else(memory::default_share, |Size(bytes)| bytes)
 }
 
-/// Makes the object that chooses a GPU if the user named none, and that records the timings of each run.
+/// Makes the object that records the timings of each run, and chooses a GPU if the user named none.
 fn learning(machine: &Machine, device: Device, session: &mut Session) -> Result<Auto, Failure> {
     let auto = auto(gpu_memory(machine.gpu_memory)?).timed_by_caller();
     let auto = if device == Device::Auto { auto } else { auto.only_learning() };
@@ -162,8 +162,8 @@ pub struct DecodeSettings {
 }
 
 impl DecodeSettings {
-    /// These settings for one input: with its length, if known, without the memory that reading it ahead takes, and
-    /// with counters, if wanted.
+    /// The settings for one input. They include its length, if known, and counters, if wanted, and leave out the memory
+    /// for reading it ahead.
     pub fn of_input(&self, source: &mut Source, statistics: Option<&Statistics>) -> Self {
         let mut settings = self.clone();
         settings.memory -= source.limit_read_ahead(self.memory / 8).min(self.memory);

@@ -79,7 +79,7 @@ impl fmt::Display for Human {
         let mut value = self.0 as f64;
         let mut unit = "B";
         for larger in ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"] {
-            // Show what would round to 1024 in the next unit.
+            // Use the next unit for a number that would round to 1024.
             if value < 1023.95 {
                 break;
             }

@@ -27,7 +27,7 @@ pub enum Input {
     Stdin,
     /// A file.
     Path(PathBuf),
-    /// A file elsewhere.
+    /// A file on another machine.
     Uri(Uri),
 }
 
@@ -56,7 +56,7 @@ impl Input {
         }
     }
 
-    /// The regular file of this machine that it is, if it is one.
+    /// The local regular file behind this input, if it is one.
     pub fn id(&self) -> Option<FileId> {
         match self {
             Input::Stdin => standard::input_id(),
@@ -76,7 +76,7 @@ impl fmt::Display for Input {
     }
 }
 
-/// Which inputs are acceptable.
+/// Which kinds of input a command accepts.
 #[derive(Clone, Copy, Debug)]
 pub struct Permit {
     /// Symbolic links are followed.
@@ -100,9 +100,9 @@ pub struct Source {
     input: Input,
     /// Its metadata at opening; only for regular files.
     before: Option<Metadata>,
-    /// Whether the length in its metadata is true. Files of /proc and /sys claim 0 or 4096, whatever they hold.
+    /// Whether the length in its metadata is true. Files in /proc and /sys claim 0 or 4096 bytes, whatever they hold.
     has_length: bool,
-    /// First bytes, read ahead of time to recognise the format.
+    /// First bytes, read early to recognise the format.
     head: Vec<u8>,
     head_position: usize,
     /// Bytes that all threads have read.
@@ -115,7 +115,8 @@ pub struct Source {
 pub enum Change {
     /// Nothing.
     None,
-    /// It has changed the mode or the names of the file; or the contents, and then reset the modification time.
+    /// It has changed the mode or the names of the file. Or it has changed the contents and then reset the modification
+    /// time.
     Inode,
     /// It has changed the contents.
     Contents,
@@ -145,7 +146,7 @@ impl Seek for Body {
     }
 }
 
-/// A regular file that several threads read at given offsets.
+/// A regular file that several threads read, each at its own offsets.
 #[cfg(unix)]
 struct Places {
     file: File,
@@ -221,7 +222,7 @@ impl Source {
         }
     }
 
-    /// What a server has been asked for and has sent; `None` if the input is on this machine.
+    /// Requests to the server and bytes from it; `None` for a local input.
     pub fn traffic(&self) -> Option<Traffic> {
         match &self.body {
             Body::File(_) => None,
@@ -243,12 +244,12 @@ impl Source {
         len.filter(|&len| self.has_length && len > 0)
     }
 
-    /// Whether it has a true length and can be read in any order: a regular file, or one elsewhere.
+    /// Whether it has a true length and can be read in any order: a regular file, or a file on another machine.
     pub fn is_seekable(&self) -> bool {
         self.has_length
     }
 
-    /// Brings parts that are read next, if the file is elsewhere.
+    /// Prefetches the parts to read next, if the file is on another machine.
     pub fn read_ahead(&mut self, places: &[Range<u64>]) -> io::Result<()> {
         match &mut self.body {
             Body::File(_) => Ok(()),
@@ -288,8 +289,8 @@ impl Source {
     }
 
     /// Lets several threads read the input; also gives its length. `None` unless it is a regular file from which
-    /// nothing has been read. What they read counts as read. If nothing else `is_read` from the source meanwhile, holes
-    /// are skipped.
+    /// nothing has been read. The bytes that they read are counted. Skips holes if nothing else `is_read` from the
+    /// source meanwhile.
     pub fn places(&self, is_read: bool) -> Option<(Arc<dyn ReadAt>, u64)> {
         #[cfg(unix)]
         if let (Body::File(file), Some(len), 0) = (&self.body, self.len(), self.bytes_read()) {
@@ -307,8 +308,8 @@ impl Source {
         None
     }
 
-    /// Finds for an offset the first one from it on that does not lie in a hole, as far as the system tells. It moves
-    /// the position for reading only for the time of a call.
+    /// Finds the first offset at or after a given one that is not in a hole, if the system tells. A call moves the read
+    /// position and puts it back.
     pub fn data_from(&self) -> impl Fn(u64) -> u64 + Send + Sync + use<> {
         let file = match &self.body {
             Body::File(file) => file.try_clone().ok(),
@@ -326,7 +327,8 @@ impl Source {
         self.reads.load(Ordering::Relaxed)
     }
 
-    /// What another program has done to the file since it was opened. Of a file elsewhere, each read finds that out.
+    /// What another program has done to the file since it was opened. For a file on another machine, each read checks
+    /// this.
     pub fn change(&self) -> Change {
         let (Body::File(file), Some(before)) = (&self.body, &self.before) else {
             return Change::None;
@@ -367,7 +369,7 @@ impl Source {
     }
 }
 
-/// The first offset from `offset` on that does not lie in a hole of `file`; its length `len` if there is none.
+/// The first offset at or after `offset` that is not in a hole of `file`; the file's length `len` if there is none.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn data_from(mut file: &File, offset: u64, len: u64) -> io::Result<u64> {
     let position = file.stream_position()?;
@@ -379,7 +381,7 @@ fn data_from(mut file: &File, offset: u64, len: u64) -> io::Result<u64> {
     }
 }
 
-/// This system does not tell.
+/// This system does not report holes.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn data_from(_: &File, offset: u64, _: u64) -> io::Result<u64> {
     Ok(offset)
@@ -426,7 +428,7 @@ fn directory() -> Failure {
     Failure::environment("is a directory; -r descends into it")
 }
 
-/// Whether a regular file is as long as its metadata says. Generated files, in `/sys` for example, need not be.
+/// Whether a regular file is as long as its metadata says. Generated files, such as those in `/sys`, may not be.
 #[cfg(unix)]
 fn has_length(file: &File, metadata: &Metadata) -> bool {
     use std::os::unix::fs::{FileExt, MetadataExt};

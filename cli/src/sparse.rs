@@ -6,13 +6,13 @@ use std::io;
 /// Bytes that a file system stores together: a hole begins and ends at a multiple of them.
 const PAGE: usize = 4096;
 
-/// A shorter run of zeros is written, since each hole takes a call of the system and a place in the file's map.
+/// Shorter runs of zeros are written, because each hole costs a system call and an entry in the file's map.
 const MIN_HOLE: usize = 4 * PAGE;
 
 static ZEROS: [u8; PAGE] = [0; PAGE];
 
-/// The first part of `bytes`, which lie at `offset` in their file: its length, and whether it may be a hole. Whatever
-/// may not is followed by one that may, or by nothing.
+/// The first part of `bytes`, which lie at `offset` in their file: its length, and whether it may be a hole. A part
+/// that may not be a hole ends where a hole begins, or at the end.
 pub fn first_part(bytes: &[u8], offset: u64) -> (usize, bool) {
     let mut at = offset.next_multiple_of(PAGE as u64).saturating_sub(offset) as usize;
     let mut zeros_from = at;
@@ -33,14 +33,14 @@ pub fn first_part(bytes: &[u8], offset: u64) -> (usize, bool) {
     }
 }
 
-/// Whether a regular file has holes. One that its file system compresses or stores in its directory looks as if it had.
+/// Whether a regular file has holes. Also true for a file that the file system compresses, or stores in its directory.
 #[cfg(target_os = "linux")]
 pub fn has_holes(metadata: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
     metadata.blocks() < metadata.len() / 512
 }
 
-/// Fills `buffer` from `offset` on, and does not read the holes. Moves the file's position.
+/// Fills `buffer` from `offset` on, without reading holes. Moves the file's position.
 ///
 /// # Errors
 /// The errors of reading; [`io::ErrorKind::UnexpectedEof`] if the file is too short.
@@ -56,10 +56,10 @@ pub fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<
     while at < end {
         let data = match seek(file, SeekFrom::Data(at)) {
             Ok(data) => data.clamp(at, end),
-            // From here on there is nothing but a hole, or nothing at all.
+            // From here on there is only a hole, or nothing.
             Err(Errno::NXIO) if file.metadata()?.len() >= end => end,
             Err(Errno::NXIO) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            // The file system does not tell.
+            // The file system does not report holes.
             Err(_) => at,
         };
         let hole = match seek(file, SeekFrom::Hole(data)) {
@@ -78,7 +78,7 @@ pub fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<
 mod tests {
     use super::*;
 
-    /// All parts of `bytes` at `offset`: their lengths, those of holes negative.
+    /// The lengths of all parts of `bytes` at `offset`; those of holes are negative.
     fn parts(bytes: &[u8], offset: u64) -> Vec<isize> {
         let (mut parts, mut at) = (Vec::new(), 0);
         while at < bytes.len() {
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn long_runs_of_zeros_are_holes() {
         let (page, hole) = (PAGE as isize, MIN_HOLE as isize);
-        // Zeros of this length, with ones around them, at this offset.
+        // Zeros of this length between ones, at this offset.
         for (before, zeros, after, offset, expected) in [
             (0, 3 * page, 0, 0, vec![3 * page]),
             (0, hole, 0, 0, vec![-hole]),
@@ -103,7 +103,7 @@ mod tests {
             (7, 10 * page, 7, 0, vec![page, -9 * page, 14]),
             (1, hole + page - 1, 1, 0, vec![page, -hole, 1]),
             (1, hole + page - 2, 1, 0, vec![hole + page]),
-            // Pages are those of the file.
+            // Holes begin at multiples of the file's pages, not of the buffer's.
             (0, hole + page, 0, 5, vec![page - 5, -hole, 5]),
             (0, hole, 0, 5, vec![hole]),
             (0, 100, 0, 5, vec![100]),

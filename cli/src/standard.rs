@@ -1,8 +1,8 @@
-//! Gives standard input and output as plain files, and tells whether they were open when the program started.
+//! Returns standard input and output as plain files, and whether they were open when the program started.
 //!
 //! Rust's runtime replaces a closed standard descriptor with `/dev/null`. Without a check, `pz -c FILE >&-` would
-//! succeed and discard its output, and `pz <&-` would compress nothing. Once the runtime has started, that
-//! `/dev/null` cannot be told from one that the user asked for. So we look at the descriptors before.
+//! succeed and discard its output, and `pz <&-` would compress nothing. Once the runtime has started, that `/dev/null`
+//! cannot be told from one that the user asked for. So we check the descriptors before it starts.
 
 use std::fs::File;
 use std::io;
@@ -50,12 +50,12 @@ pub fn check_output() -> Result<(), Failure> {
     }
 }
 
-/// The regular file that standard input is, if it is one.
+/// The regular file behind standard input, if it is one.
 pub fn input_id() -> Option<FileId> {
     id(input().ok()?)
 }
 
-/// The regular file that standard output is, if it is one.
+/// The regular file behind standard output, if it is one.
 pub fn output_id() -> Option<FileId> {
     id(output().ok()?)
 }

@@ -8,7 +8,7 @@ use pz::access::Traffic;
 use crate::direction::Direction;
 use crate::sizes::Human;
 
-/// What a server was asked for and sent.
+/// Requests to the server and bytes from it.
 pub fn traffic(traffic: &Traffic) -> String {
     let requests = counted(traffic.requests, "request", "requests");
     format!("{requests} brought {}", Human(traffic.bytes))

@@ -94,12 +94,12 @@ pub fn print(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The name of a file in JSON: as it is, without the escapes of messages.
+/// A file's name in JSON: exact, without the escapes that messages use.
 #[derive(Serialize)]
 pub struct JsonName {
-    /// The name. Where it is not Unicode, `\u{fffd}` stands for each part that is not.
+    /// The name. `\u{fffd}` replaces each part that is not Unicode.
     file: String,
-    /// The bytes of a name that is not Unicode, in hexadecimal digits.
+    /// The name's bytes in hexadecimal digits, if it is not Unicode.
     #[serde(skip_serializing_if = "Option::is_none")]
     file_bytes: Option<String>,
 }
@@ -113,7 +113,7 @@ impl JsonName {
         }
     }
 
-    /// The name of a file of this machine.
+    /// The name of a local file.
     pub fn of_path(path: &Path) -> Self {
         let file_bytes = match path.to_str() {
             Some(_) => None,
@@ -122,7 +122,7 @@ impl JsonName {
         Self { file: path.to_string_lossy().into_owned(), file_bytes }
     }
 
-    /// Its members, for an object that is written member by member.
+    /// The members of the JSON object, for an object that is written member by member.
     pub fn members(&self) -> Result<String, Failure> {
         let text = serde_json::to_string_pretty(self).map_err(not_json)?;
         Ok(text.trim_matches(['{', '}', '\n']).to_string())
@@ -144,11 +144,11 @@ pub fn not_json(error: serde_json::Error) -> Failure {
 #[derive(Default)]
 pub struct Printer {
     text: String,
-    /// The failure of a write, of which the caller got only an `io::Error`.
+    /// The failure of a write. The caller got only an `io::Error` for it.
     failure: Option<Failure>,
 }
 
-/// Text of this length is printed.
+/// Print when the text has this length.
 const PRINTED_AT_ONCE: usize = 1 << 16;
 
 impl Printer {
@@ -158,7 +158,7 @@ impl Printer {
         self.print_much()
     }
 
-    /// Prints the text if there is much of it.
+    /// Prints the text if it is long enough.
     fn print_much(&mut self) -> Result<(), Failure> {
         if self.text.len() < PRINTED_AT_ONCE {
             return Ok(());
@@ -193,7 +193,7 @@ impl Write for Printer {
         Ok(bytes.len())
     }
 
-    /// Formats straight into the text, which need not be checked then.
+    /// Formats straight into the text, so it needs no check for UTF-8.
     fn write_fmt(&mut self, arguments: fmt::Arguments<'_>) -> io::Result<()> {
         fmt::Write::write_fmt(&mut self.text, arguments).map_err(io::Error::other)?;
         let printed = self.print_much();

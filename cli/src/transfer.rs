@@ -38,9 +38,9 @@ impl Target {
     }
 }
 
-/// Does `work` for each file. `work` reads the source to its end, writes the output, and counts in the statistics.
-/// This function names, syncs and cleans up the output. If a file fails, it reports that and goes on with the next. No
-/// output replaces an input, nor one of the files `also`, which the run reads besides.
+/// Does `work` for each file. `work` reads the source to its end, writes the output, and counts in the statistics. This
+/// function names, syncs and cleans up the output. If a file fails, it reports that and goes on with the next. No
+/// output replaces an input, or one of the files in `also`, which the run reads as well.
 pub fn each(
     session: &mut Session,
     files: &[PathBuf],
@@ -129,7 +129,7 @@ impl Job<'_> {
         progress.finish();
         let change = source.change();
         let is_lost = change != Change::None && placement.rm;
-        // If the source changed, it is the cause of any other failure.
+        // If the source changed, blame this for any other failure.
         if is_lost || (change == Change::Contents && outcome.is_err()) {
             return Err(output.blame(Failure::changed()));
         }
@@ -143,7 +143,7 @@ impl Job<'_> {
         let output = output.complete(placement.syncs())?;
         let refusal = output.as_ref().and_then(Complete::refusal);
         let time = begun.elapsed();
-        // Later runs know that the device is there.
+        // Tell later runs that the device exists.
         session.learn(time - waited);
         let has_changed = change == Change::Contents;
         let done = Done {
@@ -174,8 +174,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Opens source and output. `None` if there is nothing to do: the file is already compressed, and the user
-    /// named not the file but a directory that holds it.
+    /// Opens source and output. `None` if there is nothing to do: the file is already compressed, and the user did not
+    /// name it, but a directory that holds it.
     fn open(&mut self, target: &Target) -> Result<Option<(Source, Output)>, Failure> {
         let Job { session, input, files, placement, direction, .. } = *self;
         let is_claimed = match target {
@@ -235,7 +235,7 @@ impl Job<'_> {
     }
 }
 
-/// Whether the name on the command line is that of the input, and not that of a directory that holds it.
+/// Whether the user named the input itself, and not a directory that holds it.
 fn is_named(name: &Path, input: &Input) -> bool {
     Input::named(name).is_ok_and(|named| named == *input)
 }

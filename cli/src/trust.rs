@@ -1,9 +1,9 @@
 //! The modules that the user trusts: a list of hashes in the user's folder of settings.
 //!
-//! The file is `pz/trusted-modules` in `$XDG_CONFIG_HOME` or, without that, where the system keeps settings. A line has
-//! the SHA-256 of a module in hexadecimal digits and, after a space, what people call it. Empty lines, and those that
-//! begin with `#`, are skipped. Users may edit it. A line that is no hash trusts nothing, and the others count all the
-//! same: an editor or a full disk may have cut it.
+//! The file is `pz/trusted-modules` in `$XDG_CONFIG_HOME` or, without that, where the system keeps settings. Each line
+//! has the SHA-256 of a module in hexadecimal digits and, after a space, a name for people. The program skips empty
+//! lines and lines that begin with `#`. Users may edit the file. An editor or a full disk may have cut a line: it then
+//! trusts nothing, and the other lines still count.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
@@ -20,7 +20,7 @@ use crate::failure::Failure;
 // Which modules may run.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Trust {
-    /// Run the modules that a file brings along, whoever wrote them; otherwise those that pz module trust was told of
+    /// Run all modules in a file, even untrusted ones; without this, only those that you trust (pz module trust)
     #[arg(long)]
     pub allow_modules: bool,
 }
@@ -46,7 +46,7 @@ pub fn is_trusted(hash: &[u8; 32]) -> bool {
 /// What the list holds.
 #[derive(Debug, Default)]
 pub struct List {
-    /// Hashes, with what people call them.
+    /// Hashes and names.
     pub trusted: Vec<([u8; 32], String)>,
     /// Numbers of the lines that are no hashes.
     pub wrong: Vec<usize>,
@@ -135,12 +135,12 @@ pub fn parse(text: &str) -> Option<[u8; 32]> {
 /// Adds a hash to the list. Returns whether it was new.
 ///
 /// # Errors
-/// If the list cannot be read or written. Then it is as it was before.
+/// If the list cannot be read or written. Then the list is unchanged.
 pub fn add(hash: [u8; 32], name: &str) -> Result<bool, Failure> {
     if read()?.has(&hash) {
         return Ok(false);
     }
-    // A limit on the length of files then is an error like others.
+    // The handler of SIGXFSZ turns a limit on the length of files into an ordinary error.
     cleanup::watch();
     let path = path()?;
     let at = |error: std::io::Error| Failure::from(error).at(&path);
@@ -161,7 +161,7 @@ pub fn add(hash: [u8; 32], name: &str) -> Result<bool, Failure> {
     let mut file = options.open(&path).map_err(at)?;
     let written = file.write_all(line.as_bytes());
     if written.is_err() {
-        // Part of the line may have found room on a full disk.
+        // A full disk may have taken only a part of the line.
         let _ = file.set_len(text.len() as u64);
     }
     written.map_err(at)?;
@@ -182,10 +182,10 @@ mod tests {
         };
         for cut in 0..=whole.len() {
             let list = List::of(&whole[..cut]);
-            // All lines that are there with their whole hashes.
+            // Every prefix of the list that holds whole hashes.
             let count = hashes.iter().filter(|hash| whole[..cut].contains(*hash)).count();
             assert_eq!(trusted(&list), hashes[..count], "{cut} bytes");
-            // What was added since, in a line of its own.
+            // A hash added later gets a line of its own.
             let list = List::of(&format!("{}\n{}\n", &whole[..cut], "3d".repeat(32)));
             assert_eq!((trusted(&list).len(), list.wrong.len() < 2), (count + 1, true));
         }

@@ -17,10 +17,10 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Cli>, Failu
     if let [_, only] = &words[..]
         && (only == "--version" || only == "-V")
     {
-        // Scripts ask for the version often, and building the parser takes longer than everything else.
+        // Answer early: scripts ask for the version often, and building the parser would take most of the time.
         return table::print(concat!("pz ", env!("CARGO_PKG_VERSION"), "\n")).map(|()| None);
     }
-    // Never drop the definition: to free its parts takes as long as to compress a small file.
+    // Never drop the definition: freeing its parts takes as long as compressing a small file.
     let mut definition = ManuallyDrop::new(args::command());
     let help = help_for(&words, &definition);
     let fail = |what: String| Failure::environment(format!("{what} (see {help})"));
@@ -62,8 +62,8 @@ fn takes_value(definition: &clap::Command, short: char) -> bool {
 
 /// Says why a command line without a command is ambiguous; `None` if it is clear.
 ///
-/// `-d`, `-t`, `-l`, a level or another option of compression makes clear what to do with the files. Without them
-/// the user could want to compress or to restore a file, or have mistyped a command.
+/// `-d`, `-t`, `-l`, a level or another option of compression makes clear what to do with the files. Without them, the
+/// user may want to compress or to restore a file, or may have mistyped a command.
 fn ambiguity(filter: &Filter, definition: &clap::Command) -> Option<String> {
     let first = filter.files.iter().find(|file| file.as_os_str() != "-")?;
     if filter.decompress || filter.test || filter.list {

@@ -22,11 +22,12 @@ pub struct Encoding {
     /// Block size instead of the level's, a power of two from 64K to 16M (bwt: 64M)
     #[arg(short, long, value_name = "SIZE")]
     pub block_size: Option<Size>,
-    /// How far back matches reach instead of the level's, a power of two from 64K to 16M; less is faster on a GPU
+    /// How far back matches reach instead of the level's, a power of two from 64K to 16M; a GPU decodes small windows
+    /// faster
     #[arg(short, long, value_name = "SIZE")]
     pub window: Option<Size>,
     /// Also look for repetitions in earlier blocks, up to SIZE back [default: 512M]; takes about as much more memory.
-    /// -9 without a filter always does, up to 64M back and also in the same block; 0 turns it off
+    /// -9 without a filter always does so, up to 64M back and also in the same block; 0 turns it off
     #[arg(
         long,
         value_name = "SIZE",
@@ -35,11 +36,11 @@ pub struct Encoding {
         default_missing_value = "512M"
     )]
     pub long: Option<Size>,
-    /// End frames where the contents decide, so that after a small change rsync and backups find most of the output
-    /// again; it gets a few percent larger
+    /// Let the contents decide where frames end: after a small change, most of the output stays the same, for rsync and
+    /// backups; it gets a few percent larger
     #[arg(long)]
     pub rsyncable: bool,
-    /// Do not decode again what a GPU has encoded, to check it; the output is the same
+    /// Skip the check that decodes what a GPU has encoded; the output is the same
     #[arg(long)]
     pub no_verify: bool,
 }
@@ -82,14 +83,14 @@ pub struct Placement {
     /// Do not wait for the disk, even with --rm: a system crash may then lose the contents
     #[arg(long, overrides_with = "sync")]
     pub no_sync: bool,
-    /// Overwrite outputs, follow symbolic links, write to terminals and block devices, compress compressed files,
-    /// remove one of several hard links
+    /// Overwrite outputs, follow symbolic links, write to terminals and block devices, compress files that are
+    /// compressed already, remove one of several hard links
     #[arg(short, long)]
     pub force: bool,
-    /// Restoring: write long runs of zeros, which otherwise become holes of a regular file
+    /// When restoring, write long runs of zeros, which otherwise become holes in a regular file
     #[arg(long)]
     pub no_sparse: bool,
-    /// Folder for the outputs instead of the inputs' own; files of a directory keep their place in it
+    /// Folder for the outputs instead of the inputs' folders; with -r, it gets the same subfolders
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "stdout"])]
     pub output_dir: Option<PathBuf>,
     /// Which files.

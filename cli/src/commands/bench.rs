@@ -21,7 +21,7 @@ use crate::sizes::{self, Human};
 use crate::source::Input;
 use crate::table;
 
-/// Each direction runs again until this much time has passed. The fastest run counts.
+/// Runs each direction again and again for this time. The fastest run counts.
 const MEASURING_TIME: Duration = Duration::from_secs(1);
 
 /// Measures each file at each level with each filter on each number of threads, or on devices alone.
@@ -89,7 +89,7 @@ fn read(path: &Path, session: &mut Session) -> Option<(Input, Vec<u8>)> {
     }
 }
 
-/// What one measurement is made with.
+/// The options of one measurement.
 struct Setting<'a> {
     level: Level,
     filter: &'a Candidate,
@@ -214,7 +214,7 @@ fn measure(file: &str, data: &[u8], setting: &Setting, args: &Bench) -> Result<R
         .max_memory(settings::memory(args.memory))
         .modules(filter.trusted());
     if let Some(gpu) = gpu {
-        // The CPU filters with modules, and devices undo that; below, what a device did not do is said.
+        // The CPU applies modules, and devices undo them. A message below reports a device that took no part.
         let asked = if filter.has_modules() { &plain } else { &options };
         settings::check_gpu(device, gpu, asked)?;
         options = options.gpu(gpu.clone());

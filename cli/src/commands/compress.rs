@@ -44,7 +44,7 @@ pub fn run(args: &Compress, session: &mut Session) -> Result<(), Failure> {
     transfer::each(session, &args.files, modules, &args.placement, Direction::Compress, work)
 }
 
-/// What compresses small files: it keeps its tables and buffers from one to the next.
+/// Compresses small files, and keeps its tables and buffers from one file to the next.
 #[derive(Default)]
 struct SmallFiles {
     compressor: Option<Compressor>,
@@ -53,8 +53,8 @@ struct SmallFiles {
 }
 
 impl SmallFiles {
-    /// Longer files take so long to compress that setting up tables for each does not matter. A block is at least this
-    /// long, so a small file is one block.
+    /// Files longer than this take so long to compress that setting up tables does not matter. Every block size is at
+    /// least this, so a small file is one block.
     const MAX_LEN: u64 = 1 << 16;
 
     /// Compresses a file of `len` bytes.
@@ -92,7 +92,7 @@ fn encode(source: &mut Source, output: &mut Output, options: Options) -> Result<
     match source.places(false) {
         Some((places, len)) => encoder.read_range(&places, 0..len)?,
         None => {
-            // If the file grows meanwhile, the rest is not read.
+            // If the file grows meanwhile, ignore what is added.
             encoder.read_from(&mut source.take(len.unwrap_or(u64::MAX)))?;
         }
     }

@@ -17,7 +17,7 @@ use crate::settings;
 use crate::sizes::{Human, Size};
 use crate::table::{self, Table};
 
-/// Shows what each kernel declares as its cost, and the batches that each device gets in consequence.
+/// Shows the cost that each kernel declares, and the batches that follow from it for each device.
 pub fn run(args: &Cost) -> Result<(), Failure> {
     let Size(block) = args.block_size.unwrap_or(Size(1 << 20));
     let Ok(block_len) = u32::try_from(block) else {
@@ -131,7 +131,7 @@ struct Fit {
     total: u64,
     /// Bytes of contents per second on the device alone, if any speed of this device is known.
     bytes_per_second: Option<f64>,
-    /// Whether this speed was measured. If not, it follows from the kernels' costs.
+    /// Whether this speed was measured. If not, it is computed from the kernels' costs.
     is_measured: Option<bool>,
 }
 

@@ -30,7 +30,7 @@ pub fn run(args: &Decompress, session: &mut Session) -> Result<(), Failure> {
         let settings = settings.of_input(source, statistics);
         let may_pass = placement.force && !output.is_regular();
         if may_pass && !Format::recognise(source)?.is_compressed() {
-            // As `gzip -dcf`, which `zcat -f` stands for.
+            // Like `gzip -dcf`, which `zcat -f` runs.
             formats::pass(source, output, args.range.unwrap_or(ByteRange::WHOLE))?;
             return Ok(());
         }
@@ -43,7 +43,7 @@ pub fn run(args: &Decompress, session: &mut Session) -> Result<(), Failure> {
             Some(range) if format == Format::Pz && source.is_seekable() => {
                 indexed(range, source, output, &settings.options)?
             }
-            // There is no index, or we cannot seek to it: decode everything before the range too.
+            // There is no index, or we cannot seek to it: decode everything before the range as well.
             Some(range) => formats::decode(format, source, output, range, &settings)?,
         };
         Ok(())

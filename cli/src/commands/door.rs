@@ -18,7 +18,7 @@ use crate::table::Table;
 /// Bytes of a small request, and of a large one.
 const SMALL: u32 = 4 << 10;
 const LARGE: u32 = 1 << 20;
-/// Small requests one after another: without a pause, and with one that lets the host fall asleep.
+/// Numbers of small requests, one after another: without a pause, and with a pause in which the host falls asleep.
 const BUSY: u32 = 10_000;
 const FROM_IDLE: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(2);
@@ -32,7 +32,7 @@ const ON_DEVICE: u32 = 512;
 const ON_HOST: u32 = 32;
 /// The most bytes of a measurement.
 const MAX_BYTES: u64 = 2 << 30;
-/// How long the host is watched while nobody asks.
+/// How long to measure the host while the kernel asks for nothing.
 const IDLE: Duration = Duration::from_secs(3);
 
 /// One measurement.
@@ -47,20 +47,20 @@ pub struct Row {
     /// 10^9 bytes per second, for many requests at once.
     gb_s: Option<f64>,
     requests_s: Option<f64>,
-    /// For requests one after another; all but the mean only where the device has a clock.
+    /// Times of requests one after another. Only a device with a clock gives more than the mean.
     mean_us: Option<f64>,
     median_us: Option<f64>,
     p99_us: Option<f64>,
     longest_us: Option<f64>,
-    /// Share of a core that the process took while a kernel ran and did not ask.
+    /// Share of a core that the process used while a kernel ran without asking.
     core: Option<f64>,
 }
 
-/// A file at a door.
+/// A file that kernels ask for.
 struct Subject<'a> {
     door: &'a Door,
     file: OpenedFile,
-    /// What all rows have in common.
+    /// The values that all rows share.
     name: (String, String),
     /// Large requests at once.
     handles: u32,
@@ -136,7 +136,7 @@ pub fn measure(
     Ok(format!("{} on {name}: {} bytes\n{}", show(path), file.len, table.to_text()))
 }
 
-/// Why a door, or a file through it, cannot be opened. The file's name is said elsewhere.
+/// The failure to open a door, or a file through it. The caller adds the file's name.
 pub fn failure(error: DoorError) -> Failure {
     match error {
         DoorError::File { why, .. } => Failure::environment(without_number(&why)),
@@ -151,7 +151,7 @@ impl Subject<'_> {
     }
 
     fn plain(&self) -> Result<Vec<Row>, Failure> {
-        // The first requests find nothing ready.
+        // Warm up: the first requests find nothing ready.
         self.door.measure_latency(self.file, SMALL, BUSY / 10, Duration::ZERO).map_err(failure)?;
         let mut rows = vec![
             self.latency("one at a time", SMALL, BUSY, Duration::ZERO)?,
@@ -175,7 +175,7 @@ impl Subject<'_> {
         ])
     }
 
-    /// How many requests of this size there are in the file, and in one measurement.
+    /// The number of requests of this size that the file holds, and the number in one measurement.
     fn count(&self, size: u32) -> u32 {
         (self.file.len.min(MAX_BYTES) / u64::from(size.max(1))) as u32
     }
@@ -193,7 +193,7 @@ impl Subject<'_> {
         })
     }
 
-    /// The better of two runs with so many handles, or as many as there is room for.
+    /// The better of two runs with this many handles, or with as many as there is room for.
     fn throughput(
         &self,
         size: u32,

@@ -1,8 +1,8 @@
 //! `pz list`
 //!
-//! A file may have any number of frames and blocks, so the program prints them as it reads them. The sums of the
-//! whole file come first. So it reads each file once for the sums, and again to print frames and blocks if the user
-//! asked for them.
+//! A file may have any number of frames and blocks, so the program prints them as it reads them. But the totals of the
+//! whole file come first. So it reads each file once for the totals, and if the user asked for frames and blocks again
+//! to print them.
 
 use std::cell::RefCell;
 
@@ -47,8 +47,8 @@ pub fn run(args: &List, session: &mut Session) -> Result<(), Failure> {
     if sums.is_empty() { Ok(()) } else { table::print(&summary(&sums)) }
 }
 
-/// Calls `work` with each file that can be listed and reports the others. The outer result of `work` is about the
-/// output and ends the run; the inner one is about the file.
+/// Calls `work` with each file that can be listed and reports the others. An outer error of `work` concerns the output
+/// and ends the run; an inner one concerns the file.
 fn for_each(
     args: &List,
     options: &DecodeOptions,
@@ -91,7 +91,7 @@ struct Sums {
     content_size: u64,
     /// Bytes of memory to decode one block at a time.
     decode_memory: u64,
-    /// Hashes of its modules, each once, and whether the user trusts them.
+    /// The different hashes of its modules, and whether the user trusts them.
     modules: Vec<([u8; 32], bool)>,
 }
 
@@ -156,7 +156,7 @@ impl Sums {
         self.content_size = self.content_size.saturating_add(frame.content_size);
         self.decode_memory = self.decode_memory.max(frame.decode_memory);
         for module in &frame.modules {
-            // A hostile file may have one of its own for each frame.
+            // A hostile file may have a different one in each frame.
             let is_known = self.modules.iter().any(|(hash, _)| *hash == module.sha256);
             if !is_known && self.modules.len() < MAX_MODULES {
                 self.modules.push((module.sha256, trust::is_trusted(&module.sha256)));
@@ -167,7 +167,7 @@ impl Sums {
         }
     }
 
-    /// Its name, and what modules it needs.
+    /// The file's name, and whether its modules are trusted.
     fn name(&self) -> String {
         let count = match self.modules.len() {
             0 => return self.input.to_string(),
@@ -202,7 +202,7 @@ fn print_json(args: &List, options: &DecodeOptions, session: &mut Session) -> Re
         })?;
         array.end().map_err(not_json)
     })();
-    // The failure of the output comes first: it may have caused the other.
+    // Report the failure of the output first: it may have caused the other.
     let ended = written.and_then(|()| printer.put("\n"));
     printer.finish().and(ended)
 }
@@ -291,7 +291,7 @@ struct JsonBlock {
     compressed_size: u64,
     content_offset: u64,
     content_size: u64,
-    /// Length of what does not repeat earlier blocks; null if nothing does.
+    /// Length of the block's own bytes; null if the block repeats nothing.
     own_size: Option<u64>,
     payload_checksum: String,
     content_checksum: String,

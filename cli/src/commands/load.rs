@@ -1,6 +1,6 @@
 //! `pz bench --load`: measures how fast archives get into the memory of a device, as a whole and in random ranges.
 //!
-//! Everything that is timed has been compared with what the CPU decodes before.
+//! Before it times a read, it compares the result with what the CPU decodes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ use crate::sizes::{self, Human, Size};
 use crate::table::Table;
 use crate::trust::Trust;
 
-/// Reads of the whole archive; the median counts.
+/// Number of reads of the whole archive; the median counts.
 const WHOLE: usize = 9;
-/// The most ranges that are read one at a time.
+/// Most ranges to read one at a time.
 const ALONE: usize = 400;
-/// How long ranges are read, at most one at a time, and then many at a time.
+/// Longest time to read ranges one at a time, and then many at a time.
 const MEASURING_TIME: Duration = Duration::from_secs(1);
 /// Threads that ask for ranges.
 const THREADS: usize = 16;
 /// The name of an archive that was read into memory.
 const NAME: &str = "bench";
-/// Bytes that are compared at once.
+/// Bytes to compare at once.
 const PIECE: u64 = 16 << 20;
 
 /// One measurement.
@@ -54,7 +54,7 @@ pub struct Row {
     p99_ms: f64,
 }
 
-/// What is measured, and with what.
+/// What to measure, and with which options.
 struct Subject<'a> {
     file: String,
     path: &'a Path,
@@ -168,7 +168,7 @@ fn differs(what: &str) -> Failure {
     Failure::bug(format!("{what} in device memory differs from what the CPU decodes"))
 }
 
-/// Numbers without a pattern.
+/// Pseudo-random numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -229,7 +229,7 @@ impl Subject<'_> {
         Ok(())
     }
 
-    /// The whole archive, again and again.
+    /// Times reads of the whole archive.
     fn whole(&self, buffer: &mut DeviceBuffer) -> Result<Row, Failure> {
         let mut times = Vec::new();
         for _ in 0..WHOLE {
@@ -243,7 +243,7 @@ impl Subject<'_> {
         Ok(self.row("whole", self.archive.len(), 1, times, median))
     }
 
-    /// The first bytes of the archive when it is opened again.
+    /// Times opening the archive and reading its first bytes.
     fn second(&self) -> Result<Row, Failure> {
         let len = self.archive.len().min(4096);
         let mut buffer = self.memory.allocate(len).map_err(device_failure)?;
@@ -264,7 +264,7 @@ impl Subject<'_> {
         start..start + self.range
     }
 
-    /// Random ranges, one at a time.
+    /// Times random ranges, one at a time.
     fn alone(&self) -> Result<Row, Failure> {
         let mut buffer = self.memory.allocate(self.range).map_err(device_failure)?;
         let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
@@ -292,7 +292,7 @@ impl Subject<'_> {
         Ok(self.row("ranges, one at a time", self.range, times.len(), times, total))
     }
 
-    /// Random ranges, many at a time: several threads, each with as many of them in one call.
+    /// Times random ranges, many at a time: several threads each read many in one call.
     fn many(&self) -> Result<Row, Failure> {
         let threads = THREADS.min(self.in_flight);
         let each = self.in_flight / threads;

@@ -53,7 +53,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
 }
 
 impl Command {
-    /// Whether the command writes to standard output, which must then be open before the work begins.
+    /// Whether the command writes to standard output. If so, that must be open before the work begins.
     fn prints(&self) -> bool {
         match self {
             Command::Compress(_) | Command::Decompress(_) | Command::Test(_) => false,

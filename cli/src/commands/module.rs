@@ -31,7 +31,7 @@ pub fn run(args: &Modules, session: &mut Session) -> Result<(), Failure> {
     }
 }
 
-/// What `check` says.
+/// The report of `check`.
 #[derive(Serialize)]
 struct Report {
     #[serde(flatten)]
@@ -41,7 +41,7 @@ struct Report {
     entries: Vec<EntryReport>,
 }
 
-/// What it says of an exported function: its figures, or why it is refused.
+/// The report on an exported function: its figures, or why it is refused.
 #[derive(Serialize)]
 struct EntryReport {
     name: String,
@@ -146,7 +146,7 @@ impl Figures {
     }
 }
 
-/// Adds a module to the list of those that may run, by its file or its hash.
+/// Adds a module, by its file or its hash, to the list of trusted modules.
 fn trust_one(module: &Path) -> Result<(), Failure> {
     let text = module.to_string_lossy();
     let (hash, name) = match trust::parse(&text) {
@@ -161,7 +161,7 @@ fn trust_one(module: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Prints the modules that may run, and which lines of the list are no hashes.
+/// Prints the trusted modules, and the numbers of lines in the list that hold no hash.
 fn list_trusted(session: &mut Session) -> Result<(), Failure> {
     let List { trusted, wrong } = trust::read()?;
     let lines = trusted.into_iter();
@@ -194,7 +194,7 @@ fn check(args: &Check) -> Result<(), Failure> {
     }
 }
 
-/// Opens the outputs, output and picture, before anything runs.
+/// Opens the output and the picture before anything runs.
 fn open_outputs(args: &Run) -> Result<[Option<Output>; 2], Failure> {
     let input = Input::Path(args.file.clone());
     let mut claims = Claims::new([&input], args.input.as_slice());
@@ -206,13 +206,13 @@ fn open_outputs(args: &Run) -> Result<[Option<Output>; 2], Failure> {
     Ok([open(&args.output)?, open(&args.picture)?])
 }
 
-/// Writes a whole output, and gives it its name.
+/// Writes an output and gives it its name.
 fn write(mut output: Output, bytes: &[u8]) -> Result<(), Failure> {
     output.write_all(bytes).map_err(|error| output.blame(error.into()))?;
     output.complete(false)?.map_or(Ok(()), |mut output| output.rename())
 }
 
-/// The words of a picture as a PNG file.
+/// Encodes the words of a picture as a PNG file.
 fn png(pixels: &[u32], (width, height): (u32, u32)) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, width, height);
@@ -227,7 +227,7 @@ fn png(pixels: &[u32], (width, height): (u32, u32)) -> Result<Vec<u8>, Failure> 
     Ok(bytes)
 }
 
-/// What a run of a module leaves.
+/// The results of a run of a module.
 struct Ran {
     results: Vec<u64>,
     output: Vec<u8>,
@@ -317,7 +317,7 @@ fn on(device: Device, error: RunError) -> Failure {
     Failure::environment(format!("device {device}: {error}; --device cpu runs it too"))
 }
 
-/// The results, a line each, behind the lane's number if there are several.
+/// The results, one per line. If there are several, each line begins with the lane's number.
 fn results(results: &[u64], ty: Type) -> String {
     let value = |value: u64| match ty {
         Type::I32 => (value as i32).to_string(),

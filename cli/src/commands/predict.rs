@@ -255,7 +255,7 @@ impl Engine {
         }
     }
 
-    /// The engine's name, and why it does not take part if so.
+    /// The engine's name; if it takes no part, also the reason.
     fn remark(&self) -> String {
         match (&self.problem, self.takes_part) {
             (Some(why), _) => format!("{}: cannot do this: {why}", self.name),

@@ -99,7 +99,7 @@ fn output_path(input: &Input, args: &Recover) -> Result<Option<PathBuf>, Failure
     }
 }
 
-/// Bytes of small blocks that are gathered for one write.
+/// Bytes of small blocks to gather for one write.
 const GATHERED: usize = 1 << 16;
 
 fn save(
@@ -158,7 +158,7 @@ fn save(
     Ok(report)
 }
 
-/// Refuses to write the huge hole that a forged file declares, unless the user permits it.
+/// Refuses to write a huge hole, which a forged file may declare, unless the user permits it.
 fn check_extent(extent: Extent, args: &Recover) -> Result<(), Failure> {
     let declared = Human(extent.declared);
     match args.max_output {
@@ -184,14 +184,14 @@ struct Report {
     lost: Ranges,
     /// Ranges of the file that are damaged.
     damaged: Ranges,
-    /// Whether more contents may be lost than the file tells.
+    /// Whether more contents may be lost than the file shows.
     end_unknown: bool,
 }
 
 /// A report longer than this goes to a temporary file.
 const SPOOLED: usize = 1 << 16;
 
-/// Ranges of bytes; adjacent ones are merged. There may be more than memory can hold.
+/// A list of ranges of bytes, which may be longer than memory can hold. Merges adjacent ranges.
 struct Ranges {
     spool: BufWriter<SpooledTempFile>,
     last: Option<Range<u64>>,
@@ -296,7 +296,7 @@ impl Report {
         Ok(())
     }
 
-    /// Damage is an error, even if no contents are lost.
+    /// Returns an error for any damage, even if no contents are lost.
     fn verdict(&self) -> Result<(), Failure> {
         let bytes = self.lost.bytes;
         match (self.lost.is_empty() && !self.end_unknown, self.damaged.is_empty()) {

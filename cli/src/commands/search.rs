@@ -13,10 +13,10 @@ use crate::settings;
 use crate::source::Input;
 use crate::table;
 
-/// Files that are searched at once.
+/// Number of files to search at once.
 const FILES: usize = 256;
 
-/// Prints each place of the pattern.
+/// Prints each place where the pattern occurs.
 pub fn run(args: &Search, session: &mut Session) -> Result<(), Failure> {
     let gpu = args.device.open(settings::gpu_memory(args.gpu_memory)?)?;
     let device = gpu.as_ref().map(|gpu| gpu.device());
@@ -28,7 +28,7 @@ pub fn run(args: &Search, session: &mut Session) -> Result<(), Failure> {
             Ok(_) => {}
             Err(error) => {
                 let path = error.path().unwrap_or(&args.folder).to_path_buf();
-                // Its own text names the path once more.
+                // The error's own text would repeat the path.
                 let why = error.io_error().map(describe_io);
                 let failure = Failure::environment(why.unwrap_or_else(|| error.to_string()));
                 session.fail(Input::Path(path), failure);
@@ -46,7 +46,7 @@ pub fn run(args: &Search, session: &mut Session) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A file whose name ends in `.pz` is searched for what was compressed.
+/// How to read a file: if its name ends in `.pz`, search its contents.
 fn mode(path: &Path) -> FileMode {
     match path.extension().is_some_and(|extension| extension == "pz") {
         true => FileMode::Contents,

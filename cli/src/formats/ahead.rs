@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, Read};
 use std::ops::Range;
 
-/// Bytes that are read at a time.
+/// Bytes to read at a time.
 const CHUNK: usize = 1 << 20;
 
 /// A buffered reader that can look a few bytes ahead, and knows its position.
@@ -14,7 +14,7 @@ pub struct Ahead<R> {
     unread: Range<usize>,
     /// Bytes read into the buffer so far.
     filled: u64,
-    /// Whether reading failed, so that the contents are not to blame for an error.
+    /// Whether reading failed. If so, a decoder's error does not mean that the contents are damaged.
     failed: bool,
 }
 
@@ -30,7 +30,7 @@ impl<R: Read> Ahead<R> {
         Ok(&held[..held.len().min(n)])
     }
 
-    /// Passes over zeros. Returns how many there were, and whether the input ends there.
+    /// Skips zeros. Returns their number, and whether the input ends there.
     pub fn skip_zeros(&mut self) -> io::Result<(u64, bool)> {
         let mut skipped = 0;
         loop {
@@ -56,7 +56,7 @@ impl<R: Read> Ahead<R> {
         self.failed
     }
 
-    /// Reads more behind the unread bytes, and returns how many.
+    /// Reads more bytes after the unread ones, and returns their number.
     fn read_more(&mut self) -> io::Result<usize> {
         if self.unread.start > 0 {
             self.buffer.copy_within(self.unread.clone(), 0);

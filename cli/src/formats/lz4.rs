@@ -1,7 +1,7 @@
 //! Frames of LZ4: those of its frame format, and the legacy ones that `lz4 -l` and Linux's build make.
 //!
-//! The library decodes blocks. Its own reader of frames takes a file that is cut between two blocks for whole, an empty
-//! block for the end, and refuses legacy frames with blocks that did not shrink.
+//! The library decodes only the blocks. Its own frame reader takes a file that is cut between two blocks for complete,
+//! takes an empty block for the end, and refuses legacy frames with blocks that did not shrink.
 
 use std::hash::Hasher;
 use std::io::Read;
@@ -22,11 +22,11 @@ pub const LEGACY_MAGIC: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
 const WINDOW: usize = 64 << 10;
 /// The most contents of a legacy block.
 const LEGACY_BLOCK: usize = 8 << 20;
-/// The most that a legacy block takes: what cannot be compressed grows a little. A longer one would be the magic of
-/// what follows.
+/// The longest legacy block: a block that cannot be compressed grows a little. A larger number in place of a block's
+/// length is the magic of what follows.
 const MAX_LEGACY_LEN: usize = LEGACY_BLOCK + LEGACY_BLOCK / 255 + 16;
 
-/// A frame that is being decoded.
+/// A decoder of one frame.
 pub struct Frame {
     is_legacy: bool,
     has_block_checksums: bool,
@@ -34,13 +34,13 @@ pub struct Frame {
     is_linked: bool,
     /// Checksum of the contents so far, if the frame ends with one.
     content_hash: Option<XxHash32>,
-    /// Length of the contents that are still to come, if the header records it.
+    /// Length of the remaining contents, if the header records it.
     left: Option<u64>,
     /// The most contents of a block.
     block_size: usize,
     /// The coded block.
     payload: Vec<u8>,
-    /// What the next block may refer to, in the first [`WINDOW`] bytes; then the last block.
+    /// In the first [`WINDOW`] bytes, the contents that the next block may refer to; then the last block.
     contents: Vec<u8>,
     /// Length of that window.
     window: usize,

@@ -14,9 +14,9 @@ use super::ahead::Ahead;
 use super::{Format, HEAD, lz4, skippable_len};
 use crate::failure::{Failure, describe_io};
 
-/// First bytes of the skippable frame in which a `.warc.zst` file brings its dictionary.
+/// First bytes of the skippable frame that holds the dictionary of a `.warc.zst` file.
 const DICTIONARY_MAGIC: [u8; 4] = [0x5d, 0x2a, 0x4d, 0x18];
-/// The most bytes of a dictionary. Those that zstd makes are a thousandth of that.
+/// The most bytes of a dictionary. zstd makes dictionaries a thousandth of this size.
 const MAX_DICTIONARY: u64 = 64 << 20;
 
 /// The longest header of a frame of zstd, in bytes.
@@ -39,7 +39,7 @@ enum State<R: Read> {
     /// Before a member, or at the end.
     Between(Ahead<R>),
     In(Box<Member<R>>),
-    /// Something went wrong, and has been reported.
+    /// An error has been returned.
     Failed,
 }
 
@@ -50,7 +50,7 @@ enum Member<R: Read> {
     Xz(XzDecoder<Ahead<R>>),
     Zstd {
         input: Ahead<R>,
-        /// How many bytes the decoder takes next.
+        /// The number of bytes that the decoder takes next.
         wanted: usize,
         /// The number of the dictionary that the frame names, if any.
         dictionary: Option<u32>,
@@ -64,7 +64,7 @@ pub enum Fault {
     Truncated,
     /// It breaks a rule of its format.
     Corrupt(String),
-    /// It was made with a dictionary, whose number may be known.
+    /// It needs a dictionary. The number is that of the dictionary, if the file tells it.
     Dictionary(Option<u32>),
     /// It needs more memory than is permitted.
     LimitMemory,
@@ -196,7 +196,7 @@ impl<R: Read> Members<R> {
     fn zstd_decoder(&self, dictionary: &[u8]) -> Result<ZstdDecoder<'static>, Fault> {
         let mut decoder =
             ZstdDecoder::with_dictionary(dictionary).map_err(|error| of_zstd(&error))?;
-        // Nearly all of its memory is the window.
+        // Nearly all of the decoder's memory is the window.
         let window_log = self.memory.max(1).ilog2().clamp(10, 31);
         let set = decoder.set_parameter(DParameter::WindowLogMax(window_log));
         set.map_err(|error| of_zstd(&error))?;
@@ -320,7 +320,7 @@ fn read_zstd<R: Read>(
     Ok(0)
 }
 
-/// What an error of a library means; `is_reading` says that reading failed.
+/// The meaning of an error of a library. `is_reading` says that reading failed.
 fn of_library(error: io::Error, is_reading: bool) -> Fault {
     if is_reading {
         return Fault::Read(error);

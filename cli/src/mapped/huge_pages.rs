@@ -34,7 +34,7 @@ pub struct HugePages {
 struct CollapseState {
     /// The end of the last request.
     asked: u64,
-    /// Requests without an answer yet.
+    /// Requests that have no answer yet.
     open: Vec<Range<u64>>,
     /// Whether the last request succeeded in time. If not, only one request at a time is made.
     is_good: bool,
@@ -77,7 +77,7 @@ impl HugePages {
         }
     }
 
-    /// Requests no more.
+    /// Stops requesting.
     pub fn stop(&self) {
         self.lock().asked = u64::MAX;
     }

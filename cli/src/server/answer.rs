@@ -1,4 +1,4 @@
-//! What a request gets.
+//! Answers to requests.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use super::files::{Root, Served};
 use super::request::Request;
 
-/// Bytes of a file that are read and sent at a time.
+/// Bytes of a file to read and send at a time.
 const CHUNK: usize = 256 << 10;
-/// The slowest client that is served takes [`MIN_RATE`] bytes a second, in each such time.
+/// A client must take at least [`MIN_RATE`] bytes a second, on average over this time.
 const WINDOW: Duration = Duration::from_secs(30);
 const MIN_RATE: u64 = 16 << 10;
-/// The most bytes that the system holds and has not yet sent. They count as taken, although the client may never take
-/// them.
+/// The most bytes that the system buffers before it sends them. They count as taken, although the client may never
+/// receive them.
 #[cfg(target_os = "linux")]
 const MAX_UNSENT: u32 = 128 << 10;
 
@@ -24,7 +24,7 @@ const MAX_UNSENT: u32 = 128 << 10;
 pub struct Answer {
     status: u16,
     headers: Vec<(&'static str, String)>,
-    /// The file and the part of it to send; without one, the body says the status in words.
+    /// The file and the part of it to send. Without a file, the body is the status in words.
     body: Option<(File, Range<u64>)>,
 }
 
@@ -39,7 +39,8 @@ enum Wanted {
 
 /// Answers a request for one of the files of `root`. `is_local`: only this machine can connect.
 pub fn to(request: &Request, root: &Root, is_local: bool) -> Answer {
-    // Otherwise a page in a browser on this machine, whose name leads here, could read the files.
+    // Otherwise a web page in a browser on this machine could read the files, if the page's host name resolves to this
+    // machine.
     if is_local && request.host.as_deref().is_some_and(|host| !names_this_machine(host)) {
         return Answer::refusal(421);
     }
@@ -87,7 +88,7 @@ fn of_file(request: &Request, Served { file, len, tag }: Served) -> Answer {
     Answer { status, headers, body: Some((file, part)) }
 }
 
-/// What a `Range` header means for a file of `len` bytes. A header that is malformed, or of several ranges, means the
+/// What a `Range` header means for a file of `len` bytes. A malformed header, or one with several ranges, means the
 /// whole file.
 fn wanted(range: &str, len: u64) -> Wanted {
     let Some((first, last)) = range.strip_prefix("bytes=").and_then(|range| range.split_once('-'))
@@ -95,7 +96,7 @@ fn wanted(range: &str, len: u64) -> Wanted {
         return Wanted::Whole;
     };
     let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than fit mean more than any file has.
+        // A number too large to parse is beyond the end of any file.
         true if !text.is_empty() => Some(text.parse().unwrap_or(u64::MAX)),
         _ => None,
     };
@@ -139,7 +140,7 @@ fn reason(status: u16) -> &'static str {
 }
 
 impl Answer {
-    /// An answer without a file.
+    /// Makes an answer without a file.
     pub fn refusal(status: u16) -> Self {
         Answer { status, headers: Vec::new(), body: None }
     }
@@ -191,7 +192,7 @@ impl Answer {
         while left > 0 {
             let most = left.min(chunk.len() as u64) as usize;
             match file.read(&mut chunk[..most]) {
-                // The file has become shorter. The client sees that bytes are missing.
+                // The file has become shorter. The client notices that bytes are missing.
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {
                     sender.send(&chunk[..count])?;
@@ -208,10 +209,10 @@ impl Answer {
 /// Sends an answer to a client that takes it fast enough.
 struct Sender<'s> {
     stream: &'s TcpStream,
-    /// How often the client's speed is looked at.
+    /// How often to check the client's speed.
     window: Duration,
     end: Instant,
-    /// Bytes since the last look.
+    /// Bytes since the last check.
     taken: u64,
 }
 
@@ -251,15 +252,15 @@ impl<'s> Sender<'s> {
     }
 }
 
-/// Has the system take only so many bytes as it can soon send. Without this they are megabytes, at a pace that says
-/// nothing of the client.
+/// Limits the bytes that the system buffers. Without the limit it takes megabytes at once, and the pace says nothing
+/// about the client.
 #[cfg(target_os = "linux")]
 fn limit_unsent(stream: &TcpStream) {
     use std::os::fd::AsRawFd;
     let most = MAX_UNSENT;
     let len = size_of_val(&most) as libc::socklen_t;
-    // A system that refuses counts more bytes as taken.
-    // SAFETY: the descriptor is open, and the value has so many bytes.
+    // If the system refuses, more bytes count as taken. SAFETY: the descriptor is open, and the value has so many
+    // bytes.
     let _ = unsafe {
         let value = (&raw const most).cast();
         libc::setsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, value, len)
@@ -296,8 +297,8 @@ mod tests {
         assert_eq!(wanted("bytes=0-", 0), Wanted::Nothing);
     }
 
-    /// A client that takes nothing is given up, long before the end of its answer; one that takes enough is served for
-    /// as long as that takes.
+    /// The server gives up a client that takes nothing, long before the end of the answer. It serves a client that is
+    /// fast enough to the end.
     #[test]
     fn slow_clients_are_given_up() {
         use std::net::TcpListener;

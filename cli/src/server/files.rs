@@ -1,4 +1,4 @@
-//! The files of one folder, and never others.
+//! The files of one folder, and no others.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -11,7 +11,7 @@ pub struct Root(folder::Folder);
 pub struct Served {
     pub file: File,
     pub len: u64,
-    /// What tells versions of the file apart, with quotes.
+    /// The entity tag, in quotes, which differs for each version of the file.
     pub tag: String,
 }
 
@@ -20,7 +20,7 @@ impl Root {
         folder::Folder::open(folder).map(Root)
     }
 
-    /// Opens the file that a request's target names, or gives the status to answer.
+    /// Opens the file that a request's target names, or returns the status to answer with.
     pub fn file(&self, target: &str) -> Result<Served, u16> {
         let names = names(target).ok_or(404_u16)?;
         let file = self.0.file(&names).map_err(|error| status(&error))?;
@@ -32,8 +32,7 @@ impl Root {
     }
 }
 
-/// A client may take 404 for a part of an array that is all zeros, so it is only for names that are not there, or not
-/// those of files.
+/// A client may take a 404 for an array chunk of zeros, so only names that do not exist or are no files get a 404.
 fn status(error: &io::Error) -> u16 {
     use io::ErrorKind;
     match error.kind() {
@@ -70,7 +69,7 @@ fn names(target: &str) -> Option<Vec<Vec<u8>>> {
     let path = target.split('?').next()?.strip_prefix('/')?;
     path.split('/')
         .map(|name| {
-            // What an encoded name stands for counts, so it is decoded before it is checked.
+            // Decode the name first: the check must see what the encoding stands for.
             let name = pz::internal::percent_decode(name)?;
             let is_special = name.is_empty() || name == b"." || name == b"..";
             let is_plain = !is_special && !name.iter().any(|byte| FORBIDDEN.contains(byte));
@@ -85,7 +84,7 @@ const FORBIDDEN: &[u8] = b"/\0";
 #[cfg(not(unix))]
 const FORBIDDEN: &[u8] = b"/\\:\0";
 
-/// A file that is changed gets another tag: another length, or later times.
+/// A changed file gets another tag, since its length or its times differ.
 fn tag(metadata: &Metadata) -> String {
     let since = |time: io::Result<std::time::SystemTime>| {
         let since = time.ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
@@ -111,8 +110,8 @@ mod folder {
 
     use rustix::fs::{Mode, OFlags, open, openat};
 
-    /// An open folder. Each name is opened in the open folder before it, and no link is followed, so it does not matter
-    /// who moves what meanwhile.
+    /// An open folder. Each name of a path is opened inside the open folder before it, without following links, so the
+    /// result stays inside even if folders are moved meanwhile.
     pub struct Folder(OwnedFd);
 
     impl Folder {

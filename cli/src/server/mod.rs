@@ -1,7 +1,7 @@
 //! A read-only HTTP server of one folder, for programs that read parts of files, as pz does.
 //!
-//! It answers `GET` and `HEAD` with whole files or one range of them. Each connection has a thread; there are at most
-//! so many, and each wait in one has a limit.
+//! It answers `GET` and `HEAD` with whole files or one range of them. Each connection has a thread. The number of
+//! threads is limited, and so is every wait.
 
 mod answer;
 mod files;
@@ -22,7 +22,7 @@ use request::{Received, Requests};
 
 /// How long a client may go on sending after an answer that ends the connection.
 const DRAIN_LIMIT: Duration = Duration::from_millis(500);
-/// The most reads of what it sends then.
+/// Most reads of what the client sends in that time.
 const MAX_DRAINED: usize = 16;
 
 /// A server that listens.
@@ -31,7 +31,7 @@ pub struct Server {
     shared: Arc<Shared>,
 }
 
-/// What all connections use.
+/// The state that all connections share.
 struct Shared {
     root: Root,
     /// Whether only this machine can connect.
@@ -41,7 +41,7 @@ struct Shared {
     log: Log,
 }
 
-/// Takes a line about each request.
+/// Gets a line about each request.
 pub type Log = Box<dyn Fn(&str) + Send + Sync>;
 
 impl Server {
@@ -63,7 +63,7 @@ impl Server {
         Ok(Server { listener, shared: Arc::new(shared) })
     }
 
-    /// Where it listens. The port is the real one, also if any was wanted.
+    /// The address at which it listens, with the real port if the user asked for any free one.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -93,15 +93,15 @@ fn now() -> String {
     pz::internal::utc(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
 }
 
-/// Tells a client for which there is no room to come back later.
+/// Tells a client to come back later, because there are too many.
 fn refuse(stream: &TcpStream) {
-    // A few bytes fit in the connection's buffer, so this does not wait.
+    // These few bytes fit in the connection's buffer, so this does not block.
     let _ = Answer::busy().send(stream, false, false);
     let _ = stream.shutdown(Shutdown::Write);
 }
 
-/// Closes the connection of a client that may still be sending. What arrives at a closed connection would make the
-/// client's system throw away the answer.
+/// Closes the connection of a client that may still be sending. If data arrived at a closed connection, the client's
+/// system would throw away the answer.
 fn close_gently(mut stream: &TcpStream) {
     let _ = stream.shutdown(Shutdown::Write);
     if stream.set_read_timeout(Some(DRAIN_LIMIT)).is_ok() {
@@ -114,7 +114,7 @@ fn close_gently(mut stream: &TcpStream) {
     }
 }
 
-/// The place of a connection among those that may exist at once.
+/// Counts a connection towards the limit until it is dropped.
 struct Connection(Arc<Shared>);
 
 impl Connection {
@@ -128,7 +128,7 @@ impl Connection {
     /// Answers requests until either side closes the connection.
     fn serve(&self, stream: &TcpStream, peer: SocketAddr) {
         let Connection(shared) = self;
-        // The head of an answer goes out at once. Failing that, it is only late.
+        // Send the head of an answer at once. If this fails, it is only late.
         let _ = stream.set_nodelay(true);
         let mut requests = Requests::new(stream);
         loop {

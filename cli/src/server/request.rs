@@ -33,7 +33,7 @@ pub struct Request {
 /// What arrived on a connection.
 pub enum Received {
     Request(Request),
-    /// Something to which this status is the answer.
+    /// An invalid request, to answer with this status.
     Malformed(u16),
     /// The client has closed the connection, or been silent for too long.
     End,
@@ -42,7 +42,7 @@ pub enum Received {
 /// The requests of a connection.
 pub struct Requests<'s> {
     stream: &'s TcpStream,
-    /// What has arrived and is not used yet.
+    /// Bytes that have arrived and are not used yet.
     bytes: Vec<u8>,
 }
 
@@ -90,7 +90,8 @@ impl<'s> Requests<'s> {
     }
 }
 
-/// The request at the start of `bytes`, and its length; `None` if it is not complete, or the status to answer.
+/// Parses the request at the start of `bytes`. Returns it with its length, `None` if it is not complete, or the status
+/// to answer with.
 fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, u16> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -119,7 +120,7 @@ fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, u16> {
                 request.keeps_connection = (is_new || has("keep-alive")) && !has("close");
                 continue;
             }
-            // This server takes no bodies, and must not take one for the next request.
+            // This server accepts no bodies, and must not take a body for the next request.
             "transfer-encoding" => return Err(413),
             "content-length" if known()? == "0" => continue,
             "content-length" => return Err(413),
@@ -134,7 +135,7 @@ fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, u16> {
             return Err(400);
         }
     }
-    // A host is required since version 1.1.
+    // Version 1.1 requires a host.
     if is_new && request.host.is_none() {
         return Err(400);
     }
@@ -146,8 +147,8 @@ fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, u16> {
     Ok(Some((request, len)))
 }
 
-/// Host and path of a target that is a whole URL, as clients send it that take this server for a proxy. What the header
-/// `Host` says then does not count (RFC 9112, section 3.2.2).
+/// Host and path of a target that is a whole URL. Clients send one if they use this server as a proxy. The header
+/// `Host` then does not count (RFC 9112, section 3.2.2).
 fn whole(target: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = target.split_once("://")?;
     let is_http = ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
@@ -181,7 +182,7 @@ mod tests {
             ("/a", "Host: own\r\nCookie: \u{e4}", "own", "/a"),
         ] {
             let text = format!("GET {target} HTTP/1.1\r\n{headers}\r\n\r\n");
-            // Latin-1, as some programs send it.
+            // Latin-1, which some programs send.
             let bytes: Vec<u8> = text.chars().map(|c| c as u8).collect();
             let (request, _) = parse(&bytes).unwrap().unwrap();
             assert_eq!((request.host.as_deref(), request.target.as_str()), (Some(host), path));
