@@ -6,8 +6,8 @@ use std::hint::black_box;
 
 const MAX_LEN: u8 = 10;
 
-/// Symbol counts by name of alphabet. Each has a few hundred thousand symbols, in which small and neighbouring ones
-/// have similar counts, some are missing, and some are so rare that optimal codes need the length limit.
+/// Symbol counts by name of alphabet. Each has a few hundred thousand symbols. Neighbouring symbols have similar
+/// counts, some are missing, and some are so rare that optimal codes need the length limit.
 fn alphabets() -> [(&'static str, Vec<u32>); 3] {
     let text = |s: u32| match s {
         10 | 32..=126 => 120_000 >> ((s * 7) % 97 / 6),

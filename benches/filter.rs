@@ -72,7 +72,7 @@ const CHAINS: [&str; 60] = [
     "delta1x3,transpose3",
 ];
 
-/// Pseudorandom floats of 8 bytes below 90, with two digits after the point.
+/// Pseudorandom 8-byte floats below 90, with two digits after the point.
 fn contents() -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut number = move || {
@@ -98,7 +98,7 @@ fn filter(c: &mut Criterion) {
                 b.iter(|| filter::apply(&chain, black_box(&contents), &mut filtered, &mut scratch));
             });
         }
-        // Any bytes can be undone.
+        // Any bytes are valid input for the inverse.
         group.bench_function(format!("undo/{name}"), |b| {
             b.iter(|| filter::invert(&chain, black_box(&mut filtered), &mut scratch));
         });

@@ -25,7 +25,7 @@ install_packages() {
         { "${root[@]}" apt-get update -qq >/dev/null && "${install[@]}" >/dev/null; }
 }
 
-# A linker and a C compiler: Rust needs the linker, the suffix sorter the compiler.
+# Rust needs a linker, and the suffix sorter a C compiler.
 need_compiler() {
     command -v cargo >/dev/null || die "Rust is missing: install it as https://rustup.rs says"
     command -v cc >/dev/null || install_packages gcc libc6-dev ||
@@ -36,7 +36,7 @@ has_library() {
     PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep -F "$1" >/dev/null
 }
 
-# Software devices for OpenCL and Vulkan, so that kernels are tested on every machine.
+# Installs software devices for OpenCL and Vulkan, so that kernels are tested on every machine.
 need_software_devices() {
     local missing=()
     compgen -G '/etc/OpenCL/vendors/*.icd' >/dev/null || missing+=(pocl-opencl-icd)
@@ -46,14 +46,14 @@ need_software_devices() {
     [ "${#missing[@]}" -eq 0 ] || install_packages "${missing[@]}" ||
         die "Software devices for OpenCL (PoCL) or Vulkan (lavapipe) are missing, and cannot be installed here;" \
             "on Debian: apt-get install ${missing[*]}"
-    # PoCL 5 and 6 compile the kernels only by this method; pz refuses them without it.
+    # PoCL 5 and 6 can compile the kernels only with this method; pz refuses them without it.
     case $(dpkg-query --show --showformat '${Version}' pocl-opencl-icd 2>/dev/null || true) in
         [56].*) export POCL_WORK_GROUP_METHOD=${POCL_WORK_GROUP_METHOD:-cbs} ;;
     esac
 }
 
-# NVRTC, which compiles kernels for CUDA, so that they are compiled on every machine: one version of PZ_NVRTC, and an older
-# and a newer one in PZ_TEST_NVRTC. They come from PyPI, to the folder that is given, unless the variables are set.
+# NVRTC compiles kernels for CUDA on every machine. Sets PZ_NVRTC to one version, and PZ_TEST_NVRTC to an older and a
+# newer one. Unless the variables are set, fetches the versions from PyPI to the given folder.
 need_nvrtc() {
     local twelve=nvidia/cuda_nvrtc/lib/libnvrtc.so.12 thirteen=nvidia/cu13/lib/libnvrtc.so.13
     if [ -z "${PZ_NVRTC:-}" ]; then
@@ -67,7 +67,7 @@ need_nvrtc() {
     fi
 }
 
-# Fetches a library of NVRTC to a folder, in the package that is given, if it is not there.
+# Fetches a library of NVRTC from the given package to a folder, unless it is there.
 fetch_nvrtc() {
     [ ! -e "$1" ] || return 0
     python3 -m pip --version >/dev/null 2>&1 || install_packages python3-pip ||
@@ -78,7 +78,7 @@ fetch_nvrtc() {
             "of versions 12.4 and 13, with a colon between"
 }
 
-# A virtual environment for Python 3.11 or later, in the folder that is given.
+# Makes a virtual environment for Python 3.11 or later in the given folder.
 need_python_environment() {
     [ ! -x "$1/bin/pip" ] || return 0
     command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv ||

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds pz as a library for C, and installs header, static and shared library, and a file for pkg-config.
+# Builds pz as a library for C, and installs its header, a static and a shared library, and a pkg-config file.
 # Usage: scripts/install-capi.sh PREFIX [ARGUMENT OF CARGO...], for example scripts/install-capi.sh ~/.local
 set -euo pipefail
 prefix=${1:?Usage: scripts/install-capi.sh PREFIX [ARGUMENT OF CARGO...]}
@@ -10,12 +10,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh
 need_compiler
 
-# Cargo says where the libraries are, and rustc which libraries of the system a static one needs.
+# Cargo prints where the libraries are; rustc prints which system libraries a static library needs.
 arguments=("$@")
 [ "${#arguments[@]}" -gt 0 ] || arguments=(--release)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-# The compiler tells what the static library needs only when it runs. The name that is new each time makes it run.
+# The compiler prints these libraries only when it runs. A name that is new each time makes it run.
 cargo rustc --locked --quiet --package pz-capi --lib --message-format json-render-diagnostics "${arguments[@]}" -- \
     --print native-static-libs=/dev/stdout --cfg "build_${EPOCHREALTIME//[^0-9]/}" >"$log"
 file() {

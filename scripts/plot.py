@@ -19,7 +19,7 @@ COLOURS = {
     "bzip2": ("#5c5c5c", "#b0b0b0"),
     "bzip3": ("#8a3a8f", "#e29be6"),
 }
-# The points that have the name of their program beside them.
+# The points beside which the name of their program stands.
 NAMED = ("pz -8", "pz -9", "pz -p fse", "zstd -16", "lz4 -9", "bzip2 -9", "bzip3 -b 16")
 STYLE = """
   .ground { fill: #ffffff } .ink { fill: #1f2328 } .quiet { fill: #59636e } .grid { stroke: #e3e6ea }
@@ -35,7 +35,7 @@ def coloured(shade: int) -> str:
 
 
 def points(rows: list[dict[str, str]], speed: str) -> dict[str, list[tuple[float, float, str]]]:
-    """For each program the speed, the ratio and the option of each row."""
+    """Returns for each program the speed, the ratio and the option of each row."""
     series: dict[str, list[tuple[float, float, str]]] = {}
     for row in rows:
         program, option = row["program"].split(" ", 1)
@@ -49,7 +49,7 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def labels(places: Iterable[tuple[str, float, float, str]]) -> list[str]:
-    """Options beside their points; of two that would overlap, the first. Names come first, and may change sides."""
+    """Puts options beside their points. If two overlap, keeps the first. Names come first, and may change sides."""
     out, taken = [], []
     for name, x, y, option in sorted(places, key=lambda place: f"{place[0]} {place[3]}" not in NAMED):
         is_named = f"{name} {option}" in NAMED
@@ -89,7 +89,7 @@ def panel(rows: list[dict[str, str]], speed: str, heading: str, left: float, spa
         out.append(f'<path class="grid" d="M{left} {y(ratio):.1f}H{left + PANEL[0]}"/>')
         out.append(f'<text class="quiet" x="{left - 8}" y="{y(ratio) + 4:.1f}" text-anchor="end">{ratio}</text>')
     for name, of in series.items():
-        # Levels of one kind are joined; a pipeline, and the level of another kind, are points of their own.
+        # A line joins levels of one kind. Pipelines, and levels of another kind, are separate points.
         levels = [point for point in of if not point[2].startswith("-p") and (name, point[2]) != ("pz", "-9")]
         line = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b, _ in levels)
         out.append(f'<polyline class="line s-{name}" points="{line}"/>')

@@ -1,25 +1,26 @@
 #!/usr/bin/env bash
 # Sets up and runs all tests of pz, on a machine with Rust. Usage: scripts/test.sh
 # Tests kernels on software devices, and installs those if they are missing (on Debian and its derivatives).
-# A test that cannot run here fails. The exceptions are tests that need a mount, where mounting is forbidden, and tests on
-# CUDA's devices, which have no software: the script says so. Kernels are compiled for CUDA all the same.
-# Ends with "All tests passed" and exit code 0 if every test passed.
+# A test that cannot run here fails, with two exceptions, which the script reports: tests that need a mount where
+# mounting is forbidden, and tests on CUDA devices, since CUDA has no software device. Kernels are still compiled for
+# CUDA. If every test passed, the script ends with "All tests passed" and exit code 0.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh
 
 export CARGO_TERM_COLOR=never
 export CARGO_INCREMENTAL=0
-# With these, the library's tests build in less than half of the processor time, and run as fast. Panics name file and line
-# all the same.
+# With these settings, the library's tests build in less than half of the processor time, and run as fast. Panics still
+# name file and line.
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_LTO=off
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-# Drivers keep the kernels that they compile in the user's cache, as for every program, so that the next run finds them.
+# Drivers cache the kernels that they compile in the user's cache, as for every program, so that the next run finds
+# them.
 user_cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
 mkdir -p "$user_cache" 2>/dev/null && [ -w "$user_cache" ] || user_cache=$target/tmp
 export POCL_CACHE_DIR=${POCL_CACHE_DIR:-$user_cache/pocl/kcache}
 export MESA_SHADER_CACHE_DIR=${MESA_SHADER_CACHE_DIR:-$user_cache}
-# What pz measures stays out of it; all tests share it.
+# All tests share a separate cache for the measurements of pz.
 export XDG_CACHE_HOME=$target/tmp
 mkdir -p "$XDG_CACHE_HOME"
 
@@ -53,11 +54,11 @@ fi
 
 step "Format"
 cargo fmt --all --check
-# `cargo fmt` leaves comments, texts and documents alone. `C.UTF-8` counts characters instead of bytes.
+# `cargo fmt` does not wrap comments, strings and documents. `C.UTF-8` counts characters instead of bytes.
 ! LC_ALL=C.UTF-8 grep -rnE '^.{121}' --include='*.rs' --include='*.md' --exclude-dir=target --exclude-dir='.?*' . ||
     die "These lines have more than 120 columns"
 
-# What needs no device, in a target folder of its own.
+# Checks that need no device, in a separate target folder.
 checks() {
     renice -n 19 "$BASHPID" >/dev/null
     export CARGO_TARGET_DIR=$target/checks
@@ -72,7 +73,7 @@ checks() {
     for features in "" cuda opencl webgpu; do
         cargo clippy --locked --quiet --all-targets --no-default-features --features "$features" -- -D warnings
     done
-    # Tests do not depend on these.
+    # These checks do not depend on the tests.
     for features in fast-sort simd "simd fast-sort" remote modules output "cuda opencl" "cuda webgpu" "opencl webgpu"; do
         cargo clippy --locked --quiet --lib --no-default-features --features "$features" -- -D warnings
     done
@@ -91,7 +92,8 @@ checks() {
 
 scratch=$(mktemp -d)
 step "Beside the tests, where they leave a core idle: lints, documentation, combinations of features, portable code"
-# Job control gives it a process group of its own, so that the script can end all of it. What it prints is shown at its end.
+# Job control gives these checks a separate process group, so that the script can end all of them. Their output is shown
+# at the end.
 set -m
 checks >"$scratch/log" 2>&1 &
 beside=$!
@@ -103,7 +105,7 @@ cargo test --locked --workspace --all-features
 
 step "The Python package, as pip installs it"
 need_python_environment "$target/python"
-# Python and C need most crates with other features than above, so that they are built again. The three crates that take
+# Python and C need most crates with other features than above, so these are built again. The three crates that take
 # longest hardly run there.
 quick=(--profile dev)
 for crate in cranelift-codegen naga wgpu-core; do
@@ -113,13 +115,13 @@ MATURIN_PEP517_ARGS="--locked ${quick[*]}" "$target/python/bin/pip" install --qu
 "$target/python/bin/python" -m mypy --config-file python/pyproject.toml --cache-dir "$target/mypy" python/libpz
 "$target/python/bin/python" -m mypy.stubtest --concise --mypy-config-file python/pyproject.toml \
     --allowlist python/stubtest.allow --ignore-unused-allowlist libpz._libpz
-# Not in its source folder, where Python would take that for the package.
+# Run outside the source folder, which Python would take for the package.
 (cd python/tests && "$target/python/bin/python" -m pytest --quiet -p no:cacheprovider -rs)
 "$target/python/bin/python" -c 'import torch' 2>/dev/null || say "NOT TESTED: tensors of torch in Python, because torch is not installed in $target/python"
 
 step "The library for C, as its script installs it: the example, with the shared library and with the static one"
 command -v pkg-config >/dev/null || install_packages pkg-config || die "pkg-config is missing, and cannot be installed here"
-# The example does little, so that optimising would take longer.
+# The example does little, so optimising it would take longer than running it.
 CARGO_PROFILE_DEV_OPT_LEVEL=0 scripts/install-capi.sh "$target/capi" "${quick[@]}"
 c_flags=$(PKG_CONFIG_PATH=$target/capi/lib/pkgconfig pkg-config --cflags --libs --static pz)
 # Each of the flags is a word of its own.
@@ -141,7 +143,7 @@ cat "$scratch/log"
 [ "$ended" -eq 0 ] || die "what ran beside the tests failed, with exit code $ended"
 
 step "A mixed set of files at every level, with and without vector code, on one thread and two"
-# With `--tests`, as above: without it, dependencies would have other features, and be built again.
+# Without `--tests`, dependencies would have other features than above, and would be built again.
 cargo build --locked --quiet --workspace --all-features --bins --tests
 "$target/debug/mixed_set" "$scratch/files"
 scripts/same-bytes.sh "$target/debug/pz" "$scratch/pz" "$scratch/files"

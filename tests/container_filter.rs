@@ -10,7 +10,7 @@ use pz::{
     SeekableReader,
 };
 
-/// Readings of four sensors of 16 bits, `len` bytes of them.
+/// `len` bytes of 16-bit readings of four sensors.
 fn readings(len: usize) -> Vec<u8> {
     let reading = |i: usize| {
         let (time, sensor) = (i / 4, i % 4);
@@ -60,7 +60,7 @@ fn filters_help_and_lists_name_them() {
     let frames = pz::list(&mut Cursor::new(&small), true).unwrap();
     assert_eq!(frames[0].blocks.len(), 3);
     assert!(frames[0].blocks.iter().all(|block| block.filters == Some(chain)));
-    // A single frame, and blocks that are stored or one repeated byte.
+    // A single frame, stored blocks, and a block of one repeated byte.
     let single = pz::compress(&contents[..50_000], &filtered(options.clone())).unwrap();
     let frames = pz::list(&mut Cursor::new(&single), true).unwrap();
     assert_eq!(frames[0].blocks[0].filters, Some(chain));
@@ -129,7 +129,7 @@ fn damaged_filtered_blocks_are_found_and_the_others_recovered() {
         let expected = [&contents[..2 << 16], &contents[3 << 16..]].concat();
         assert!(saved == expected, "byte {offset}: {} bytes", saved.len());
     }
-    // Any flipped bit of a small file is found.
+    // Readers find any flipped bit in a small file.
     let small = pz::compress(&contents[..600], &options).unwrap();
     for bit in 0..small.len() * 8 {
         let mut damaged = small.clone();
@@ -159,7 +159,7 @@ fn random(i: u32) -> u32 {
     ((mixed ^ mixed >> 27) >> 41) as u32
 }
 
-/// Pixels in bands, which are similar in many rows.
+/// Pixels in bands: many rows are similar.
 fn bands() -> Vec<u8> {
     let pixels = (0..).flat_map(|i: u32| {
         let light = (f64::from(i % 640) / 30.0 + f64::from(i / 640) / 9.0).sin() * 90.0 + 120.0;
@@ -169,7 +169,7 @@ fn bands() -> Vec<u8> {
     pixels.take(1 << 20).collect()
 }
 
-/// Arrays, and the filters that may be chosen for them.
+/// Arrays, and the filters that the choice may make for them.
 fn arrays() -> Vec<(&'static str, Vec<u8>)> {
     let len = 1 << 20;
     let mut state = 1_u64;
@@ -187,13 +187,13 @@ fn arrays() -> Vec<(&'static str, Vec<u8>)> {
     let floats = floats.take(len).collect();
     let prices = (0..).flat_map(|i: u32| (f64::from(random(i) % 9000) / 100.0).to_le_bytes());
     let prices = prices.take(len).collect();
-    // A way of dividing that some parsers of decimal numbers use.
+    // Some parsers of decimal numbers divide like this.
     let places = (0..).flat_map(|i| (f64::from(random(i) % 9_000_000) / 10.0 / 1e4).to_le_bytes());
     let places = places.take(len).collect();
-    // Each pixel has noise of its own, so no channel says anything about another, and no row about a row far away.
+    // Each pixel has independent noise, so no channel predicts another, and no row predicts a distant row.
     let pixels =
         (0..).zip(bands()).map(|(i, c): (u32, u8)| c.wrapping_add(random(i) as u8 & 15)).collect();
-    // No dark pixels: text has bytes of the same size.
+    // No dark pixels: their bytes would look like text.
     let mut walk = [90_u8, 150, 210];
     let bright = (0..len as u32).map(|i| {
         let value = &mut walk[i as usize % 3];
@@ -227,7 +227,7 @@ fn auto_finds_the_type_of_arrays_and_leaves_text_alone() {
             assert!(small_len < plain_len, "{pipeline}: {chain:?}: {small_len}, not {plain_len}");
             assert!(pz::decompress(&small, &decode_options()).unwrap() == contents);
         }
-        // Bands that repeat row by row: a filter only leaves fewer matches with near rows.
+        // Bands that repeat row by row: a filter only reduces the matches with near rows.
         let bands = bands();
         let [small, plain] = [&auto, &options].map(|how| pz::compress(&bands, how).unwrap().len());
         assert!(small <= plain, "{pipeline}: {small}, not {plain}");
@@ -250,7 +250,7 @@ fn auto_finds_the_type_of_arrays_and_leaves_text_alone() {
 
 #[test]
 fn auto_expects_matches_from_afar() {
-    // Each number occurs often, but rarely twice within a sample: a filter helps samples, and harms the whole.
+    // Each number occurs often, but rarely twice within a sample: a filter makes samples smaller, and the whole larger.
     let number = |i: u32| f64::from(random(random(i) % 16_000)) / 8e6 + 1e-3;
     let contents: Vec<u8> = (0..1 << 18).flat_map(|i| number(i).to_le_bytes()).collect();
     for pipeline in [Pipeline::Lzh, Pipeline::Bwt] {
@@ -310,7 +310,7 @@ fn a_header_tells_of_rows_however_the_input_comes() {
     for block in &frames[0].blocks {
         assert_eq!(block.filters.map(|chain| chain.to_string()).unwrap(), "delta1x3004");
     }
-    // Without the header the rows are noise.
+    // Without the header, the rows look like noise.
     let mut headless = contents.clone();
     headless[0] = 0;
     assert!(pz::compress(&headless, &options).unwrap().len() > 2 * small.len());
@@ -325,7 +325,7 @@ fn a_header_tells_of_rows_however_the_input_comes() {
         let mut encoder = Encoder::new(Vec::new(), &options).unwrap();
         encoder.read_from(&mut &contents[..]).unwrap();
         assert!(encoder.finish().unwrap() == small, "{threads} threads, read");
-        // Threads read blocks themselves; the beginning may come in parts, too.
+        // Threads read blocks themselves; the beginning may also come in parts.
         for parts in [0, 100] {
             let mut encoder = Encoder::new(Vec::new(), &options).unwrap();
             encoder.read_range(&file, 0..parts).unwrap();

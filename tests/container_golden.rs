@@ -1,5 +1,5 @@
-//! Files written by each version of the format, kept forever: later versions must still read them. They are never
-//! rewritten; a new version or a new part of the format gets its own files.
+//! Files in each version of the format, kept forever: later versions must still read them. Never rewrite them; a new
+//! version or a new part of the format gets its own files.
 
 mod common;
 
@@ -65,13 +65,13 @@ enum Golden {
     Twice,
     /// This many bytes from the start, through a chain of two modules and a built-in stage.
     Modules(usize),
-    /// The first thousand bytes, then all.
+    /// The first thousand bytes, then all bytes.
     Part1000ThenAll,
     /// All of it, and then parts of it again, as distant matches.
     Distant,
     /// Numbers with few values, as places in a list.
     Dictionary,
-    /// A part three times, then the rest, with matches within blocks, too, a later part of the format.
+    /// A part three times, then the rest. Matches also repeat the same block, a later part of the format.
     Near,
     /// Bytes with many calls of x86 and Arm programs.
     Calls,
@@ -136,7 +136,7 @@ fn with_modules() -> Options {
     Options::new().modules(modules).filter("module1:3,module0,transpose2".parse().unwrap())
 }
 
-/// These files are written with the feature only.
+/// Only a build with the feature writes these files.
 #[cfg(not(feature = "modules"))]
 fn with_modules() -> Options {
     Options::new()

@@ -24,8 +24,8 @@ fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     (result, ALLOCATOR.peak_usage() - before)
 }
 
-/// The same for all memory that the system has given the process. That is more than the allocated memory, and includes
-/// mapped memory. If the process never held more than before, because it gave memory back first, the peak is 0.
+/// The same for all memory that the system has given the process. This is more than the allocated memory, and includes
+/// mapped memory. The peak is 0 if the process first gave memory back, and never held more than before.
 #[cfg(target_os = "linux")]
 fn peak_of_process<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let peak = || -> usize {
@@ -73,7 +73,7 @@ fn memory_is_bounded() {
         for threads in [1, 2, 4] {
             for limit in [least, 2 * least, 5 * least] {
                 let options = options.clone().threads(threads).memory(limit as u64);
-                // Memory for the fewest blocks and for many; in between, a longer input takes no more.
+                // With memory for few blocks and for many, a longer input takes no more memory.
                 let lens: &[u64] =
                     if limit == 2 * least { &[1 << 19, 2 << 20] } else { &[1 << 19] };
                 for &len in lens {
@@ -106,7 +106,7 @@ fn memory_is_bounded() {
     long_blocks_are_bounded();
     distant_matches_are_bounded();
 
-    // Frames of different kinds in a row: memory for one is not kept for the next.
+    // Frames of different kinds in a row: a frame does not keep the memory of the one before.
     let kinds =
         [(Pipeline::Bwt, 20), (Pipeline::Store, 16), (Pipeline::Lzh, 20), (Pipeline::Bwt, 19)];
     let frames = kinds.map(|(pipeline, log)| {
@@ -127,7 +127,7 @@ fn memory_is_bounded() {
         }
     }
 
-    // The same in recovery, also of damaged frames and of many small blocks.
+    // The same for recovery, also with damaged frames and many small blocks.
     let small = compressed(&Options::new().pipeline(Pipeline::Lzh).block_size(1 << 16), 66_000);
     let mut damaged = [&file[..], &small.repeat(1000), &file].concat();
     for at in (5000..damaged.len()).step_by(damaged.len() / 9) {
@@ -217,7 +217,7 @@ fn distant_matches_are_bounded() {
     }
 }
 
-/// The buffers of long blocks are mapped, so allocations alone do not show them.
+/// Buffers of long blocks are mapped, so counting allocations misses them.
 #[cfg(target_os = "linux")]
 fn long_blocks_are_bounded() {
     /// Allowance for threads, and for memory that the allocator keeps.

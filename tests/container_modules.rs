@@ -92,7 +92,7 @@ fn modules_help_and_lists_show_them() {
         assert_eq!(block.method, Method::Lz77);
         assert_eq!(block.filters.unwrap().to_string(), "module0:3,transpose2");
     }
-    // A frame without filtered blocks, and a file without a module in its chain, carry none.
+    // A frame without filtered blocks carries no module, and neither does a file whose chain has none.
     for (contents, chain) in [(&b"short"[..], "module0"), (&contents, "transpose2")] {
         let small = pz::compress(contents, &with(Options::new(), chain)).unwrap();
         assert!(pz::list(&mut Cursor::new(&small), false).unwrap()[0].modules.is_empty());
@@ -233,7 +233,7 @@ fn an_encoder_says_what_a_module_did_wrong() {
             (func (export "decode") (param $lane i32) (param $lanes i32) (param $len i32) {body}))"#
         )
     };
-    // Work is what takes fuel, however few turns a loop takes.
+    // Fuel is used for work, however few turns a loop takes.
     let divisions = "(local.set $d (i64.div_s (local.get $d) (i64.const -1)))".repeat(3000);
     let slow = format!(
         "(local $turns i32) (local $d i64) (local.set $turns (i32.const 1000)) (loop $l {divisions}
@@ -261,8 +261,8 @@ fn an_encoder_says_what_a_module_did_wrong() {
             assert_eq!((sha256, what), (filter.sha256(), expected));
         }
     }
-    // The fuel that is declared is what both get.
-    // 69 lanes have 1015 bytes each, and begin their loop once more to find its end. A turn is worth 40 instructions.
+    // Encoder and decoder both get the declared fuel. 69 lanes have 1015 bytes each, and enter the loop once more to
+    // find its end. A turn counts 40 instructions.
     let short = filter().fuel(2 * 1016 - 1).unwrap();
     let options = Options::new().modules([short]).filter("module0".parse().unwrap());
     let failed = pz::compress(&contents(70_000), &options).unwrap_err();
@@ -333,7 +333,7 @@ fn modules_that_fail_refuse_their_block_and_no_other() {
         forge_argument(&mut file, argument);
         for (way, result) in decoded(&file, &allowed()) {
             if way == "recovery" {
-                // The other blocks are saved.
+                // Recovery saves the other blocks.
                 assert!(result.unwrap() == whole[1 << 16..], "{argument}");
                 continue;
             }
@@ -369,7 +369,7 @@ fn forged_entries_are_refused() {
             }
         }
     }
-    // Less fuel than the module takes, and more lanes than it was made for.
+    // Less fuel than the module needs, and more lanes than it was made for.
     for (at, bytes, expected) in [
         (LIST + 35, &1024_u32.to_le_bytes()[..], "ran out of fuel"),
         (LIST + 39, &[9], "does not agree"),
@@ -439,7 +439,7 @@ fn blocks_are_saved_without_their_modules_where_they_need_none() {
     };
     assert!(saved(&zeros_file, &decode_options()) == zeros);
     assert!(saved(&damaged, &allowed()).is_empty(), "of {}", whole.len());
-    // With the module whole, a lost block loses no other.
+    // If the module is intact, a damaged block costs no other block.
     let (mut damaged, whole) = file("module0");
     let blocks = &pz::list(&mut Cursor::new(&damaged), true).unwrap()[0].blocks;
     damaged[blocks[1].payload_offset as usize + 20] ^= 1;

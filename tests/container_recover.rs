@@ -111,7 +111,7 @@ fn damage_outside_of_blocks_loses_nothing() {
         assert!(report.damaged[0].contains(&(at as u64)));
         assert_eq!(report.end_unknown, at >= blocks[5].end);
     }
-    // A file without its header, without its end, or in the middle of other bytes.
+    // A file without its header, a file without its end, and a file inside other bytes.
     for (range, end_unknown) in [
         (blocks[0].start..file.len(), false),
         (0..blocks[5].end, true),
@@ -194,7 +194,7 @@ fn single_frames_are_found() {
             assert_eq!(report.lost, lost, "byte {byte}");
             assert_eq!(report.damaged, [at as u64..after as u64]);
         }
-        // Stored contents may look like frames once the frame's own end is not where it should be.
+        // If the end of a frame is missing, its stored contents may look like frames.
         if !part.starts_with(&inner) {
             let mut short = file.clone();
             short.drain(after - 4..after - 2);
@@ -208,7 +208,7 @@ fn single_frames_are_found() {
         let mut saved = Vec::new();
         pz::recover(&mut Cursor::new(&gone), &mut saved, false, &decode_options()).unwrap();
         assert!(saved == others || part.starts_with(&inner), "{} bytes", saved.len());
-        // Bytes after the frame are damaged. The frame is saved all the same.
+        // If bytes after the frame are damaged, recovery still saves the frame.
         let mut followed = file[..after].to_vec();
         followed.extend(b"other things");
         let report = recover(&followed, &contents[..end as usize]);
@@ -266,7 +266,7 @@ fn a_forged_length_is_refused_before_anything_is_written() {
     let (report, saved) = fill(&file, &options.max_output(100_000));
     assert_eq!(report.unwrap().lost, [0..100_000]);
     assert_eq!(saved, vec![0; 100_000]);
-    // Without filling there is nothing to refuse.
+    // Without `fill` there is nothing to refuse.
     let report = pz::recover(&mut Cursor::new(&file), &mut Vec::new(), false, &decode_options());
     assert_eq!(report.unwrap().lost, [0..100_000]);
 }
@@ -343,7 +343,7 @@ fn parts(file: &[u8]) -> Vec<Vec<u8>> {
     parts
 }
 
-/// Makes a part's checksum right again.
+/// Corrects a part's checksum.
 fn reseal(part: &mut [u8]) {
     if is_single(part) && part[0] == 0x89 {
         let head = part.len() - 1;
@@ -405,7 +405,7 @@ fn a_decoder_accepts_whatever_recovery_calls_sound() {
                     parts.swap(at, other);
                 }
                 _ => {
-                    // Damage a field of a header, index or footer, and make the checksum right again.
+                    // Damage a field of a header, index or footer, and correct the checksum.
                     let part = &mut parts[at];
                     let n = match part.first_chunk() {
                         Some([0xB7, 0x42]) => part.len().min(27),
@@ -443,7 +443,7 @@ fn a_decoder_accepts_whatever_recovery_calls_sound() {
     assert!(sound > 500 && refused > 500, "{sound} sound, {refused} refused");
 }
 
-/// A file of 2 PiB with a few parts that are no holes.
+/// A file of 2 PiB that is all holes, except for a few parts.
 struct Sparse {
     parts: Vec<(u64, Vec<u8>)>,
     at: u64,
@@ -481,7 +481,7 @@ impl Seek for Sparse {
     }
 }
 
-/// Before, within and behind what is left of a frame.
+/// Holes before, within and after the rest of a frame.
 #[test]
 fn holes_are_not_read() {
     let Case { contents, file, blocks } = case();

@@ -1,4 +1,4 @@
-//! Recovery returns the same pieces and errors, with any number of threads and any amount of memory.
+//! With any number of threads and any amount of memory, recovery returns the same pieces and errors.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn everything(file: impl Read + Seek, options: &DecodeOptions, errors: usize) ->
     let (mut all, mut failed) = (Vec::new(), 0);
     assert!(!recovery.end_unknown());
     while failed < errors {
-        // A piece borrows the recovery, which also says whether an end is missing.
+        // The piece borrows the recovery, which also tells whether an end is missing.
         let found = match recovery.next_piece() {
             Ok(Some(Piece::Block { frame, number, source, range, contents })) => {
                 Found::Block(frame, number, source, range, contents.to_vec(), false)
@@ -107,7 +107,7 @@ fn mixed() -> Vec<Vec<u8>> {
 fn the_number_of_threads_does_not_change_what_is_found() {
     let mut parts = mixed();
     let sound = parts.concat();
-    // Then each part has damage, and then it lacks its beginning and its end.
+    // Damage each part; then cut off its beginning, and its end.
     for part in &mut parts {
         let (len, third) = (part.len(), part.len() / 3);
         part[third] ^= 4;
@@ -127,7 +127,7 @@ fn the_number_of_threads_does_not_change_what_is_found() {
             assert!(found == expected, "{threads} threads");
         }
     }
-    // Each part alone: some are so short that no threads start.
+    // Each part alone. Some are so short that no threads start.
     for part in parts {
         let part = [small_block(Pipeline::Lzh), part].concat();
         let expected = everything(Cursor::new(&part), &on(1), 1);
@@ -208,7 +208,7 @@ fn a_recovery_may_end_before_its_file() {
     for expected in 0..10 {
         let Ok(Some(Piece::Block { number, .. })) = recovery.next_piece() else { panic!() };
         assert_eq!(number, expected);
-        // This goes through the whole file, and does not change what comes next.
+        // This call reads the whole file, and does not change the next results.
         assert_eq!(recovery.extent().unwrap().declared, 4 << 20);
     }
     drop(recovery);

@@ -1,5 +1,5 @@
-//! A decoder written from `src/format/FORMAT.md` alone, in its order and its words, for clarity rather than speed.
-//! Whatever the library writes must follow that text.
+//! A decoder written from `src/format/FORMAT.md` alone, in its order and its words, for clarity rather than speed. It
+//! checks that files of the library follow that text.
 
 #![cfg(feature = "modules")]
 
@@ -377,7 +377,7 @@ fn from_dictionary(unit: &[u8], w: usize, p: usize, modulo: u64, order: u32) -> 
     x.chain(unit[n * w..].iter().copied()).collect()
 }
 
-/// The float that a number of stage 7 stands for, in integers.
+/// The float for a number of stage 7, computed in integers.
 fn float(y: u64, w: usize, p: u32, is_near: bool) -> u64 {
     let (m_log, s, bias) = if w == 4 { (22, 24, 127) } else { (51, 53, 1023) };
     let c = if w == 4 { i64::from(y as u32 as i32) } else { y as i64 };
@@ -415,7 +415,7 @@ fn nearest(q: i64, w: usize, p: u32, s: i32, bias: i32) -> u64 {
     sign | exponent << (s - 1) | (m as u64 - (1 << (s - 1)))
 }
 
-/// The frame's modules, and where the block begins in the frame's contents.
+/// The frame's modules, and the block's offset in the frame's contents.
 type Context<'a> = (&'a [Module], usize);
 
 /// A module of the frame.
@@ -465,8 +465,8 @@ struct Windows {
 }
 
 impl Module {
-    /// Undoes stage 15 in a unit that begins at byte `position` of the frame's contents. A well-made file never runs
-    /// out of fuel, whose limit is then only one on wasmi's own.
+    /// Undoes stage 15 in a unit that begins at byte `position` of the frame's contents. A valid file never runs out of
+    /// fuel, so wasmi's own fuel is the only limit here.
     fn inverse(&self, argument: u32, position: usize, unit: &[u8]) -> Vec<u8> {
         assert!(self.fuel > 0);
         let engine = wasmi::Engine::default();
@@ -496,7 +496,7 @@ impl Module {
     }
 }
 
-/// The functions that a module may import. An access beyond the windows panics: no file of a writer has one.
+/// The functions that a module may import. An access beyond the windows panics: no valid file has one.
 fn imports(engine: &wasmi::Engine) -> wasmi::Linker<Windows> {
     type Caller<'a> = wasmi::Caller<'a, Windows>;
     let mut linker = wasmi::Linker::new(engine);
@@ -612,7 +612,7 @@ fn files_with_distant_matches_follow_the_text_of_the_format() {
     let filtered = Options::new().block_size(1 << 16).filter("delta2,transpose2".parse().unwrap());
     let file = pz::compress(&contents, &filtered.long_distance(1 << 20)).unwrap();
     assert!(decode(&file) == contents);
-    // Blocks that repeat themselves, the first and only one too, or others as well.
+    // Blocks that repeat themselves, also if there is only one, or also repeat others.
     for block_size in [1 << 17, 1 << 18, 1 << 21] {
         let options = Options::new().level(Level::MAX).block_size(block_size);
         let file = pz::compress(&contents, &options.clone().long_distance(1 << 20)).unwrap();
@@ -620,7 +620,7 @@ fn files_with_distant_matches_follow_the_text_of_the_format() {
         assert!(file.len() < alone.len(), "{block_size}: {} {}", file.len(), alone.len());
         assert!(decode(&file) == contents);
     }
-    // So many matches that their list is coded.
+    // Enough matches for a coded list.
     let pieces = (0..3000).flat_map(|i| &parts[0][i * 7919 % 149_000..][..400 + i % 500]);
     let many: Vec<u8> = parts[0].iter().chain(pieces).copied().collect();
     let options = Options::new().level(Level::MAX).long_distance(1 << 20);
@@ -674,7 +674,7 @@ fn filtered_files_follow_the_text_of_the_format() {
                 let filtered = options.clone().filter(name.parse().unwrap());
                 let small = pz::compress(&part, &filtered).unwrap();
                 let plain = pz::compress(&part, &options).unwrap();
-                // A few numbers are stored.
+                // A short block is stored, with or without the filter.
                 assert!(len < 1000 || small != plain, "{name}, {len} bytes");
                 file.extend(small);
                 contents.extend(&part);

@@ -34,7 +34,7 @@ impl Frame {
         Self { file, contents, is_single }
     }
 
-    /// A frame of one block in the longer form: when the block was written, more might have followed.
+    /// A frame of one block in the longer form: the writer did not know that no other block would follow.
     fn of_unknown_end(contents: Vec<u8>) -> Self {
         let mut encoder = Encoder::new(Vec::new(), &options()).unwrap();
         encoder.write_all(&contents).unwrap();
@@ -85,7 +85,7 @@ fn mixed_frames_are_listed_and_restored() {
     let n = kinds.len();
     let mut files = 0;
     for len in 1..=4 {
-        // Of the sequences of four, one in seven.
+        // Test one in seven of the sequences of four.
         for number in (0..n.pow(len)).step_by(if len == 4 { 7 } else { 1 }) {
             let frames: Vec<_> = (0..len).map(|at| &kinds[number / n.pow(at) % n]).collect();
             let file: Vec<u8> = frames.iter().flat_map(|frame| frame.file.clone()).collect();
@@ -98,7 +98,7 @@ fn mixed_frames_are_listed_and_restored() {
                 check_listed(info, (number, offset, frame));
                 offset += frame.file.len();
             }
-            // Skips the blocks of some frames, then goes through everything again.
+            // Skips the blocks of some frames, then reads everything again.
             let options = decode_options().max_memory(1 << 18);
             let mut listing = Listing::new(Cursor::new(&file), &options).unwrap();
             for skips in [true, false] {
@@ -127,7 +127,7 @@ fn mixed_frames_are_listed_and_restored() {
 
 /// A frame in the longer form that ends with as many zeros.
 fn ending_with_zeros(zeros: usize) -> Frame {
-    // Of stored blocks, everything before the checksum of index and footer follows from the length of the contents.
+    // For stored blocks, the length of the contents determines everything before the checksum of index and footer.
     let block_len = 19 + BLOCK;
     let ends_so = |n: &u64| {
         let mut end = b"\xb7\x49".to_vec();
@@ -143,7 +143,7 @@ fn ending_with_zeros(zeros: usize) -> Frame {
     frame
 }
 
-/// Every reader restores `contents`, and none reports a fault.
+/// Checks that every reader restores `contents` without an error.
 fn check_every_reader(file: &[u8], contents: &[u8], frames: &[&Frame]) {
     let options = decode_options();
     assert!(pz::decompress(file, &options).unwrap() == contents);
@@ -173,7 +173,7 @@ fn check_every_reader(file: &[u8], contents: &[u8], frames: &[&Frame]) {
     withdraw("zeros");
 }
 
-/// Nobody accepts the file.
+/// Checks that no reader accepts the file.
 fn check_refused(file: &[u8]) {
     let options = decode_options();
     assert!(matches!(pz::decompress(file, &options), Err(Error::NotPz { .. })));
@@ -204,7 +204,7 @@ fn zeros_may_follow_the_last_frame_and_nothing_else() {
             }
         }
     }
-    // Zeros alone are no file.
+    // Zeros alone are not a file.
     for zeros in [1, 17, 39, 100_000] {
         let file = vec![0; zeros];
         assert!(matches!(pz::decompress(&file, &decode_options()), Err(Error::NotPz { .. })));
@@ -212,7 +212,7 @@ fn zeros_may_follow_the_last_frame_and_nothing_else() {
     }
 }
 
-/// A cut in any frame is noticed by whoever reads the end of the file.
+/// Every reader that reads the end of the file notices a cut in any frame.
 #[test]
 fn cut_files_are_not_listed() {
     for kind in kinds() {
@@ -228,7 +228,7 @@ fn cut_files_are_not_listed() {
     }
 }
 
-/// Every byte of a frame without contents is covered by a check.
+/// A checksum covers every byte of a frame without contents.
 #[test]
 fn an_empty_frame_with_a_damaged_byte_is_refused() {
     let sound = pz::compress(&[], &options()).unwrap();
@@ -265,7 +265,7 @@ fn cut_frames_keep_their_place() {
     for pipeline in Pipeline::ALL {
         let file = pz::compress(&contents, &options().pipeline(pipeline)).unwrap();
         let header = payload_offset(&file);
-        // A file that holds nothing else, and one that begins with another frame.
+        // A file with only this frame, and a file with another frame before it.
         let first = pz::compress(b"first", &options()).unwrap();
         for cut in 1..file.len() {
             let options = decode_options().max_output(1 << 20);
@@ -275,7 +275,7 @@ fn cut_frames_keep_their_place() {
                 assert!(matches!(outcome, Err(Error::NotPz { .. })), "{cut}: {outcome:?}");
                 assert!(both.1 == b"first" && both.0.lost.is_empty(), "{cut}");
             } else {
-                // The header says how much is lost, but 20 bytes are fewer than any frame with a block of that length.
+                // The header declares how much is lost, but no frame with a block of that length has only 20 bytes.
                 let is_refused = fill(&file[..cut], &decode_options()).is_err();
                 assert_eq!(is_refused, cut < 21, "{cut}");
                 let (report, saved) = outcome.unwrap();
@@ -308,7 +308,8 @@ fn what_frames_declare_is_plausible_as_far_as_they_could_hold_it() {
         assert_eq!(found.declared, 3 * kind.contents.len() as u64);
         assert!(found.plausible >= found.declared, "{found:?}");
     }
-    // A file of one repeated byte in the largest blocks holds a million times its length, and no less is plausible.
+    // A file of the largest blocks, each of one repeated byte, holds a million times its length. So the limit must not
+    // be lower.
     let large = Options::new().pipeline(Pipeline::Store).block_size(1 << 24).threads(1);
     let fills = pz::compress(&vec![7; 1 << 24], &large).unwrap().repeat(20);
     let mut damaged = fills.clone();
@@ -318,7 +319,7 @@ fn what_frames_declare_is_plausible_as_far_as_they_could_hold_it() {
     for file in [&fills, &damaged] {
         let found = extent(file);
         assert_eq!(found.declared, 20 << 24);
-        // Besides what the frames say, as much might be lost.
+        // As much may be lost in addition to what the frames declare.
         assert_eq!(found.plausible, 40 << 24);
     }
     // Headers without their blocks: each takes 17 bytes, and the shortest frame of such a block 22.

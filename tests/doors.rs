@@ -1,4 +1,4 @@
-//! The library's entry points beyond single calls: contexts, the caller's own buffers, few reads, flushes.
+//! The library's further entry points: contexts, the caller's buffers, sources that count reads, flushes.
 
 mod common;
 
@@ -121,7 +121,7 @@ fn a_range_keeps_within_the_memory() {
     }
 }
 
-/// A range that a device helps to decode has the same bytes.
+/// A range has the same bytes if a device helps to decode it.
 #[test]
 fn a_device_decodes_ranges() {
     let contents = sample(2_000_000, 35);
@@ -129,14 +129,14 @@ fn a_device_decodes_ranges() {
     let options = Options::new().level(level).block_size(1 << 16);
     let file = pz::compress(&contents, &options).unwrap();
     for api in Api::ALL {
-        // Other tests check whether there must be devices.
+        // Other tests check that devices exist.
         for found in devices(api).unwrap_or_default() {
             let gpu = Gpu::new(found.open().unwrap()).memory(256 << 20);
             let counted = Statistics::new();
             let decode = decode_options().gpu(gpu).statistics(&counted);
             let mut reader = SeekableReader::new(Cursor::new(&file), &decode).unwrap();
             let of_device = || counted.device().map_or(0, |device| device.done.blocks);
-            // The device may come too late for the first ranges, because its kernels are still being compiled.
+            // The device may be too late for the first ranges, because it is still compiling kernels.
             let mut tries = 0;
             while of_device() == 0 && tries < 100 {
                 for range in [0..contents.len(), 70_001..1_900_003, 65_536..65_537] {
@@ -194,7 +194,7 @@ fn flushed_input_can_be_read() {
         reader.copy_range(50..200_000, &mut part).unwrap();
         assert!(part == contents[50..200_000]);
 
-        // Two ways to make flushes write only full blocks.
+        // Two ways to flush only at the ends of full blocks.
         let whole = options.clone().flush_ends_block(false);
         let declared = options.clone().content_size(300_000);
         for options in [whole, declared] {

@@ -26,8 +26,8 @@ fn check(file: &[u8], contents: &[u8], what: &dyn std::fmt::Display) {
     let streamed = Decoder::new(file, &options).and_then(|mut d| d.copy_to(&mut out));
     let streamed = verdict(streamed.map(|_| out), "Decoder");
     assert_eq!(whole, streamed, "{what}: the decoders disagree");
-    // Random access reads less of the file, so it may miss faults that other readers report, but must not report
-    // others.
+    // Random access reads less of the file. It may miss faults that other readers report, but must not report faults
+    // that they do not.
     let mut out = Vec::new();
     let ranged = SeekableReader::new(Cursor::new(file), &options)
         .and_then(|mut reader| reader.copy_range(0..reader.len(), &mut out));
@@ -111,7 +111,7 @@ proptest! {
         let end = (at + removed).min(file.len());
         file.splice(at..end, run);
         check(&file, &contents, &name);
-        // Saved contents are right, and at the place that the piece gives.
+        // Saved contents are right, and lie at the piece's offset.
         let options = DecodeOptions::new();
         let Ok(mut recovery) = pz::Recovery::new(Cursor::new(&file), &options) else {
             return Ok(());
@@ -127,7 +127,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Damaged payloads under right checksums, as an attacker can give them to a codec.
+    /// Damaged payloads with correct checksums, which an attacker can construct.
     #[test]
     fn damage_under_right_checksums(
         which in 0..14_usize,
@@ -177,7 +177,7 @@ fn noise_is_not_a_file() {
     assert!(matches!(pz::decompress(b"", &decode_options()), Err(Error::Truncated { .. })));
 }
 
-/// Handmade structures with right checksums and wrong fields.
+/// Handmade structures with correct checksums and wrong fields.
 mod craft {
     use crc32c::crc32c;
 
@@ -246,7 +246,7 @@ fn crafted_files_are_refused() {
     let two = [header.clone(), store(16, 0, &full), store(16, 1, b"tail")].concat();
     let first_len = 19 + (1 << 16);
     let good_len = two.len() as u64 + 26;
-    // Check that undamaged crafted files work.
+    // Check that handmade files without damage work.
     let good = [two.clone(), end(&[first_len], (1 << 16) + 4, good_len)].concat();
     assert_eq!(pz::decompress(&good, &decode_options()).unwrap().len(), (1 << 16) + 4);
     assert!(SeekableReader::new(Cursor::new(&good), &decode_options()).is_ok());
@@ -254,7 +254,7 @@ fn crafted_files_are_refused() {
     let mut files: Vec<(String, Vec<u8>)> = Vec::new();
     let mut add = |what: String, parts: &[&[u8]]| files.push((what, parts.concat()));
     for edge in EDGES {
-        // Each length in turn.
+        // Change each length in turn.
         add(format!("content size {edge}"), &[&two, &end(&[first_len], edge, good_len)]);
         add(format!("frame length {edge}"), &[&two, &end(&[first_len], (1 << 16) + 4, edge)]);
         add(format!("both {edge}"), &[&two, &end(&[first_len], edge, edge)]);
@@ -343,7 +343,7 @@ fn recovery_takes_time_in_proportion() {
     // Blocks whose payloads are the blocks after them.
     let header = coded(3, 26, 1, 1 << 26, b"", 1_000_000);
     files.push(header.repeat(1_500_000 / header.len()));
-    // Many ends, each claiming the only frame.
+    // Many footers, each of which claims the only frame.
     let mut ends = frame_header(0, 16, None);
     for _ in 0..50_000 {
         let len = ends.len() as u64 + 22;

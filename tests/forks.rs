@@ -1,4 +1,4 @@
-//! What the child of a fork can do with what its parent has made, while threads of the parent are at work.
+//! Objects of the parent in the child of a fork, while threads of the parent are at work.
 #![cfg(unix)]
 
 #[path = "common/mod.rs"]
@@ -16,7 +16,7 @@ use pz::{
     Compressor, DecodeOptions, Decoder, Decompressor, Encoder, Error, Options, SeekableReader,
 };
 
-/// What a child may take, in seconds.
+/// Time limit of a child, in seconds.
 const PATIENCE: u32 = 60;
 
 /// Forks. The child does `work`, and ends.
@@ -35,7 +35,7 @@ fn fork(work: impl FnOnce() -> Result<(), String>) -> libc::pid_t {
                 Ok(Ok(())) => 0,
                 Ok(Err(what)) => {
                     let line = format!("in a child: {what}\n");
-                    // SAFETY: the line has so many bytes.
+                    // SAFETY: the line has this many bytes.
                     unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
                     1
                 }
@@ -48,7 +48,7 @@ fn fork(work: impl FnOnce() -> Result<(), String>) -> libc::pid_t {
     }
 }
 
-/// Takes a value in a child, which ends without dropping the variable that held it.
+/// Takes a value in a child, which exits without dropping the variable that held it.
 fn taken<T>(value: &T) -> T {
     // SAFETY: nobody uses the variable any more, and the parent has its own copy.
     unsafe { std::ptr::read(value) }
@@ -80,7 +80,7 @@ fn blocks() -> Options {
     Options::new().block_size(1 << 16).threads(4)
 }
 
-/// Hundreds of children, forked at any moment, read what they ask for.
+/// Hundreds of children, forked at any moment, read the right bytes.
 #[cfg(feature = "remote")]
 #[test]
 fn children_read_their_own_answers() {
@@ -89,7 +89,7 @@ fn children_read_their_own_answers() {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     const FILES: usize = 40;
-    /// Files of the same length and form, so that nothing but the connection tells one from another.
+    /// Files of the same length and form. If connections got mixed up, only the contents would show it.
     fn contents(number: usize) -> Vec<u8> {
         format!("sample {number:03} ").repeat(50).into_bytes()
     }
@@ -150,7 +150,7 @@ fn children_read_their_own_answers() {
     outcome.unwrap();
 }
 
-/// What has no state of its own between calls goes on in a child, with threads of its own.
+/// Objects that keep no state between calls also work in a child, with new threads.
 #[test]
 fn children_use_what_their_parent_made() {
     let contents = sample(600_000, 2);
@@ -188,7 +188,8 @@ fn children_use_what_their_parent_made() {
     }
 }
 
-/// Half of what an encoder or a decoder has done is with threads that a child lacks, and the file is its parent's.
+/// A child can continue neither an encoder nor a decoder: their threads do not exist there, and the file belongs to the
+/// parent.
 #[test]
 fn streams_stay_with_the_parent() {
     let contents = sample(600_000, 3);

@@ -1,9 +1,9 @@
-//! The package that is published.
+//! The published package.
 
 use std::path::Path;
 use std::process::Command;
 
-/// `cargo package` warns of nothing, and all files that the README links to are in the package.
+/// `cargo package` gives no warnings, and all files that the README links to are in the package.
 #[test]
 fn the_package_is_whole() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,11 +1,11 @@
-//! The library without default features needs no C compiler, and as WebAssembly it gives the same bytes.
+//! Without default features, the library needs no C compiler, and as WebAssembly it writes the same bytes.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Whether this test must run, which is what `PZ_TEST_NO_SKIP` says. `PZ_TEST_NO_WASM` is an exception: the script that
-/// sets both could not install the tools.
+/// Whether this test must run, as `PZ_TEST_NO_SKIP` demands. The exception is `PZ_TEST_NO_WASM`: the script sets both
+/// if it could not install the tools.
 fn must_run() -> bool {
     std::env::var_os("PZ_TEST_NO_SKIP").is_some() && std::env::var_os("PZ_TEST_NO_WASM").is_none()
 }
@@ -49,7 +49,7 @@ fn a_web_assembly_module_reads_and_writes_the_same_files() {
         .args(["build", "--locked", "--release", "-p", "pz-wasm", "--target-dir"])
         .arg(&scratch)
         .args(target)
-        // Otherwise the build would take most of the test's time.
+        // Without this, the build would take most of the test's time.
         .args(["--config", "profile.release.opt-level=1"])
         .args(["--config", "profile.release.lto=false"])
         .args(["--config", "profile.release.codegen-units=16"])

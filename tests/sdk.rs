@@ -31,7 +31,7 @@ fn built(package: &str, what: &[&str]) -> Option<PathBuf> {
         .args(what)
         .arg("--target-dir")
         .arg(&scratch)
-        // The folder's own settings limit the stack, and no others must apply.
+        // The settings in the folder limit the stack. No other settings must apply.
         .current_dir(root.join("sdk").join(package))
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
@@ -89,7 +89,7 @@ fn a_record_format_is_filtered_and_restored() {
         output
     };
     let mut contents = log(10_000);
-    // Bytes that are no whole record.
+    // Bytes that are not a whole record.
     contents.extend(b"rest");
     let options = pz::Options::new();
     let plain = pz::compress(&contents, &options).unwrap().len();
@@ -99,7 +99,7 @@ fn a_record_format_is_filtered_and_restored() {
         let packed = pz::compress(&encoded, &options).unwrap().len();
         assert!(3 * packed < 2 * plain, "{packed} bytes instead of {plain} with {lanes} lanes");
     }
-    // The same bytes in every record: damaged input fails, and does nothing worse.
+    // The same bytes in every record: damaged input leads to an error, and to nothing worse.
     run("decode", &vec![0xff; 1000], 3);
 }
 
@@ -110,7 +110,7 @@ fn a_record_format_has_a_filter_of_its_own() {
     let filter = pz::FilterModule::new(&module).unwrap();
     let header = b"log 1";
     let contents = [&header[..], &log(60_000)].concat();
-    // Neither blocks nor units are whole records, and none begins at a word.
+    // Blocks and units contain parts of records, and records do not begin at words.
     for block_log in [16, 20] {
         let options = pz::Options::new().block_size(1 << block_log);
         let plain = pz::compress(&contents, &options).unwrap().len();

@@ -1,14 +1,14 @@
-//! Imports point down: a room of the source tree may only open the rooms listed for it here.
+//! Imports point down: a room of the source tree may import only the rooms that are listed for it here.
 //!
-//! A room is a file or folder directly below `src`, `src/gpu` or `src/access`. Tests may open any room, so they are not
-//! checked. Files of `src/access` form no circles either. `tests/cli/imports.rs` checks the program's own files.
+//! A room is a file or folder directly below `src`, `src/gpu` or `src/access`. Tests may import any room, so they are
+//! not checked. The files of `src/access` form no cycles either. `tests/cli/imports.rs` checks the program's own files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The rooms that each room of the library may open, lowest room first. `test_data`, which is for tests only, is left
-/// out.
+/// The rooms that each room of the library may import, lowest room first. Leaves out `test_data`, which is only for
+/// tests.
 const LIBRARY: &[(&str, &[&str])] = &[
     ("bits", &[]),
     ("clock", &[]),
@@ -46,7 +46,7 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("door", &["access", "gpu", "pipeline", "process", "stream", "sync"]),
 ];
 
-/// The rooms that each room of `src/gpu` may open, lowest room first.
+/// The rooms that each room of `src/gpu` may import, lowest room first.
 const GPU: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("device", &["model"]),
@@ -55,7 +55,7 @@ const GPU: &[(&str, &[&str])] = &[
     ("coder", &["device", "model", "stages"]),
 ];
 
-/// The rooms that each room of `src/access` may open, lowest room first.
+/// The rooms that each room of `src/access` may import, lowest room first.
 const ACCESS: &[(&str, &[&str])] = &[
     ("cache", &[]),
     ("sources", &[]),
@@ -85,7 +85,7 @@ fn room(folder: &Path, file: &Path) -> String {
     first.trim_end_matches(".rs").to_string()
 }
 
-/// Whether a file only holds tests.
+/// Whether a file holds only tests.
 fn is_test(file: &Path) -> bool {
     file.components().any(|part| {
         let name = part.as_os_str().to_str().unwrap().trim_end_matches(".rs");
@@ -149,7 +149,7 @@ fn names_after(code: &str, prefix: &str) -> BTreeSet<String> {
     names
 }
 
-/// Checks that the rooms of `folder`, which paths name after `prefix`, open exactly what `allowed` lists.
+/// Checks that the rooms of `folder`, which paths name after `prefix`, import exactly what `allowed` lists.
 fn check(folder: &str, prefix: &str, allowed: &[(&str, &[&str])]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -189,8 +189,8 @@ fn check(folder: &str, prefix: &str, allowed: &[(&str, &[&str])]) {
     }
 }
 
-/// A lock that a thread holds when the process forks stays locked in the child, so statics that lock are made anew in
-/// each process: see `src/process.rs`. The program never forks.
+/// If a thread holds a lock when the process forks, the lock stays locked in the child. So each process makes its own
+/// statics that have locks: see `src/process.rs`. The program never forks.
 #[test]
 fn statics_belong_to_one_process() {
     const LOCKS: &[&str] = &["Lock<", "Mutex<", "Once", "Lazy"];
@@ -257,7 +257,7 @@ fn expand(prefix: &[String], tree: &str, paths: &mut Vec<Names>) {
     }
 }
 
-/// A file as a module, with the paths that it opens.
+/// A file as a module, with the paths that it imports.
 #[derive(Default)]
 struct Opened {
     /// The paths that it uses.
@@ -267,7 +267,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// `modules` are all modules, of which this one has the code.
+    /// `modules` are all modules; `code` is the code of this one.
     fn by(module: &Names, code: &str, modules: &BTreeSet<Names>) -> Self {
         let absolute = |path: &[String]| -> Option<Names> {
             let up =
@@ -307,7 +307,7 @@ impl Opened {
         for (is_public, path) in of_use {
             let Some(found) = absolute(&path) else { continue };
             let name = path.last().unwrap().clone();
-            // Names that are only re-exported are not used here.
+            // Names that this module only re-exports are not used here.
             if !is_public || words.contains(name.as_str()) {
                 opened.used.insert(found.clone());
             }
@@ -327,7 +327,7 @@ impl Opened {
     }
 }
 
-/// Checks that the files below `folder`, in the crate with the root `src`, do not open each other in circles.
+/// Checks that the files below `folder`, in the crate with the root `src`, form no import cycles.
 fn check_circles(folder: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let files: BTreeMap<Names, PathBuf> = files_below(&root.join(folder))
@@ -366,7 +366,7 @@ fn check_circles(folder: &str) {
         arrows.insert(module, homes.collect());
     }
     assert!(arrows.values().map(BTreeSet::len).sum::<usize>() > files.len(), "{folder}: no arrows");
-    // A module that opens no remaining module is in no circle.
+    // A module that imports no remaining module is in no cycle.
     while let Some(free) = arrows
         .iter()
         .find(|(_, to)| !to.iter().any(|to| arrows.contains_key(to)))

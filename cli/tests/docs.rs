@@ -1,8 +1,8 @@
-//! What a user reads is true: each block of the README and the guide runs, in order, as it stands; each link leads
-//! somewhere; the plot shows its figures.
+//! Checks the README and the guide: each block runs, in order, as it stands; each link has a target; the plot shows the
+//! measured figures.
 //!
-//! A page is read as by somebody who has the repository: its blocks share an empty folder, which has the repository's
-//! folders, and a home folder. The first word after the fence says what a block is:
+//! The blocks of a page share a new folder, in which the folders of the repository appear, and a home folder. The first
+//! word after the fence says what a block is:
 //!
 //! | word | |
 //! |---|---|
@@ -19,7 +19,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a block may need beyond what is in the repository, and why it may.
+/// What a block may need beyond the repository, and why.
 const NEEDS: [(&str, &str); 6] = [
     ("minutes", "builds what the tests have built already, in other folders"),
     ("nvidia", "needs an NVIDIA GPU"),
@@ -34,7 +34,7 @@ struct Block {
     /// The line of its fence, from 1.
     line: usize,
     language: String,
-    /// What follows the language.
+    /// The words after the language.
     argument: String,
     text: String,
 }
@@ -74,7 +74,7 @@ fn blocks(text: &str) -> Vec<Block> {
 /// The folders in which the blocks of a page run, and the programs that they find there.
 struct Scratch {
     page: String,
-    /// What stands for the repository.
+    /// The copy of the repository.
     here: PathBuf,
     home: PathBuf,
     path: std::ffi::OsString,
@@ -104,7 +104,7 @@ impl Scratch {
                 assert!(copied.unwrap().success());
             }
         }
-        // What `scripts/install-capi.sh ~/.local` would make.
+        // The results of `scripts/install-capi.sh ~/.local`.
         symlink(target.join("capi"), home.join(".local")).unwrap();
         let path = std::env::join_paths(
             std::iter::once(programs)
@@ -332,7 +332,7 @@ fn links_lead_somewhere() {
     }
 }
 
-/// Readers come to the end of both.
+/// Readers can follow both to the end.
 #[test]
 fn the_readme_and_the_figures_are_short() {
     for (name, limit) in [("README.md", 1400), ("BENCHMARKS.md", 2000)] {

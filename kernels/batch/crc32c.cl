@@ -22,7 +22,7 @@
 //   passes: 2
 //   buffers: jobs=32, contents=N, no_payload=4, results=32, content_pieces=N/20480*4
 //   local_mem: 5760
-//   note: nothing reads no_payload, which stands for payloads
+//   note: no_payload stands for payloads, and is never read
 // }
 // @pz_import crc
 

@@ -5,8 +5,7 @@
 //   passes: 1
 //   buffers: contents=N, moves=N/4096*32+128, payload=N+256
 //   local_mem: 0
-//   note: moves holds four moves for each block, and one for each 4 KiB of it; contents go to buffers of the caller's, of
-//     any size
+//   note: moves holds four moves for each block, and one for each 4 KiB of it; the caller's buffers may have any size
 // }
 
 struct Args {

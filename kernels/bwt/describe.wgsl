@@ -7,7 +7,7 @@
 //            bwt_blocks=512, bwt_state=3840, bwt_tables=208896,
 //            bwt_segments=N/1024*20+20
 //   local_mem: 5892
-//   note: chains of decisions, three lanes a block: some 30 for each segment, a few for each exponent
+//   note: three lanes a block, each a chain of dependent decisions: some 30 for each segment, a few for each exponent
 // }
 // @pz_import team
 // @pz_import bwt

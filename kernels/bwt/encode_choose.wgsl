@@ -11,7 +11,7 @@
 //   buffers: jobs=32, encode_state=256, encode_segments=N/8192*32+32, encode_counts=N/8192*24576+24576,
 //            encode_sums=393216, encode_tables=393216, encode_starts=393216, encode_fresh=12288
 //   local_mem: 17424
-//   note: eight sets of tables for each block, however short it is
+//   note: eight sets of tables for each block, however short
 // }
 
 // @pz_import team

@@ -6,7 +6,7 @@
 //   buffers: jobs=32, sort_high_a=N*4, sort_low_a=N*4, sort_position_a=N*4, encode_state=256,
 //            encode_segments=N/8192*32+32, encode_starts=393216
 //   local_mem: 0
-//   note: a lane for each segment; sort_position_a holds its words, at most as many as bytes
+//   note: a lane for each segment; sort_position_a holds its words, at most as many as it has bytes
 // }
 
 // @pz_import bwt_encode

@@ -7,7 +7,7 @@
 //   buffers: jobs=32, sort_high_a=N*4, sort_low_a=N*4, encode_state=256, encode_segments=N/8192*32+32,
 //            encode_lists=N/8192*256+256, encode_counts=N/8192*24576+24576
 //   local_mem: 24580
-//   note: counts of all tokens in all contexts for each segment, 16 bits each
+//   note: 16-bit counts of all tokens in all contexts, for each segment
 // }
 
 // @pz_import team

@@ -7,7 +7,7 @@
 //   buffers: jobs=32, encode_state=256, encode_segments=N/8192*32+32, encode_tables=393216, encode_fresh=12288,
 //            encode_described=N/64+263168
 //   local_mem: 1024
-//   note: chains of decisions, three lanes a block
+//   note: three lanes a block, each a chain of dependent decisions
 // }
 
 // @pz_import bwt_encode

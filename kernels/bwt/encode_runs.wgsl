@@ -9,7 +9,7 @@
 //   buffers: jobs=32, transform=N, sort_counts=N/4+1024, sort_high_a=N*4, sort_low_a=N*4,
 //            encode_state=256, encode_segments=N/8192*32+32
 //   local_mem: 292
-//   note: the arrays of the sort are used again
+//   note: reuses the arrays of the sort
 // }
 
 // @pz_import team

@@ -6,7 +6,7 @@
 //   buffers: jobs=32, sort_position_a=N*4, encode_state=256, encode_segments=N/8192*32+32, encode_lists=N/8192*256+256,
 //            encode_described=N/64+263168, start_rows=N/64+4, payload=N+256, results=32
 //   local_mem: 0
-//   note: measure has a lane for each block; in assemble all lanes copy
+//   note: measure has a lane for each block; in assemble, all lanes copy
 // }
 
 // @pz_import bwt_encode

@@ -7,7 +7,7 @@
 //   buffers: contents=N, results=32, bwt_blocks=512, bwt_segments=N/1024*20+20,
 //            bwt_lists=N/4+256, bwt_links=N*4+N/16+64
 //   local_mem: 6144
-//   note: lists of a block's segments are a chain, of two barriers a segment
+//   note: each list of a block's segments depends on the one before, which costs two barriers a segment
 // }
 // @pz_import team
 // @pz_import bwt

@@ -12,7 +12,7 @@
 //   buffers: jobs=32, contents=N, results=32, bwt_blocks=512, bwt_rows=N/64, bwt_walks=N/524288*4,
 //            bwt_counts=N/8+1024, bwt_links=N*4+N/16+64, bwt_steps_low=N*4, bwt_steps_high=N*4
 //   local_mem: 8224
-//   note: random reads of 8 bytes bound it, one for four bytes in steps, about four of nearby ones in compose
+//   note: limited by random reads of 8 bytes: one for four bytes in steps, about four nearby ones in compose
 // }
 // @pz_import team
 // @pz_import bwt

@@ -10,7 +10,7 @@
 //            bwt_blocks=512, bwt_segments=N/1024*20+20, bwt_tables=208896,
 //            bwt_histories=N+32768, bwt_lists=N/4+256, bwt_links=N*4+N/16+64
 //   local_mem: 31380
-//   note: a lane decodes a segment; what bounds it is the latency of a run times the runs of the longest segment
+//   note: a lane decodes a segment; the time is the latency of a run, times the runs of the longest segment
 // }
 // @pz_import bwt
 

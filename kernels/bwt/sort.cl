@@ -16,8 +16,8 @@
 //            sort_high_b=N*4, sort_low_b=N*4, sort_position_b=N*4,
 //            sort_counts=N/4+1024, sort_state=1088
 //   local_mem: 27712
-//   note: 24 bytes a byte for two copies of the elements; counts of 256 digits for every tile of 4096 elements; in WGSL 8 KB
-//     less workgroup memory
+//   note: two copies of the elements take 24 bytes for each byte; each tile of 4096 elements has counts of 256 digits;
+//     WGSL takes 8 KB less workgroup memory
 // }
 
 // @pz_import team

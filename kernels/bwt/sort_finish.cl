@@ -8,7 +8,7 @@
 //   passes: 2
 //   buffers: jobs=32, contents=N, sort_rank=N*4, sort_low_b=N*4, transform=N, start_rows=N/64+4
 //   local_mem: 0
-//   note: in WGSL, which stores no bytes, sort_low_b holds the transform's, a word each, until they are packed
+//   note: WGSL stores no bytes, so there sort_low_b holds a word for each byte of the transform until they are packed
 // }
 
 #define ITEMS 4u

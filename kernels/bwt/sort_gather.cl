@@ -8,7 +8,7 @@
 //            sort_high_b=N*4, sort_low_b=N*4, sort_position_b=N*4,
 //            sort_rank=N*4, sort_state=1088
 //   local_mem: 0
-//   note: random reads, four on their way at a time
+//   note: random reads, four in flight at a time
 // }
 
 // @pz_import bwt_sort_state

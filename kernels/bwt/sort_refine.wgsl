@@ -23,7 +23,7 @@
 //            sort_high_b=N*4, sort_low_b=N*4, sort_position_b=N*4,
 //            sort_rank=N*4, sort_state=1088
 //   local_mem: 4740
-//   note: 28 bytes a byte: two copies of the elements, and ranks
+//   note: two copies of the elements, and the ranks, take 28 bytes for each byte
 // }
 
 // @pz_import team

@@ -5,7 +5,7 @@
 //   passes: 1
 //   buffers: door_counters=4352
 //   local_mem: 0
-//   note: one work item asks
+//   note: one work item makes all requests
 // }
 // @pz_import door
 

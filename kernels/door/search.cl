@@ -6,7 +6,8 @@
 //   passes: 1
 //   buffers: door_counters=4352, search_files=N, search_pattern=256, search_found=N*2+64
 //   local_mem: 16
-//   note: N is 16 bytes for each file; there is room for two places a file on the average, and the host asks again for more
+//   note: N is 16 bytes for each file; there is room for two matches a file on average, and the host asks again for
+//     more
 // }
 // @pz_import door
 

@@ -18,8 +18,8 @@
 //   passes: N/65536
 //   buffers: contents=N, payload=N+256, results=32, lz77_chunks=N/65536*16+16, lz77_tables=N/65536*17440, lz77_places=N+1024, lz77_distances=N+1024, lz77_starts=N/4, lz77_order=N/65536*4
 //   local_mem: 24576
-//   note: at least a chunk for each 64 KiB, and a team for each; as many passes as a window has chunks, most often 1;
-//         workgroup memory is that of four teams without FSE, or two with
+//   note: a chunk for each 64 KiB, at least one, and a team for each; a pass for each chunk of a window, most often 1;
+//     workgroup memory for four teams without FSE, or two with FSE
 // }
 // @pz_import team
 // @pz_import lz77_chunks

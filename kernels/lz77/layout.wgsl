@@ -8,7 +8,7 @@
 //   passes: 1
 //   buffers: jobs=32, payload=N+256, results=32, lz77_chunks=N/65536*16+16
 //   local_mem: 256
-//   note: at least a chunk for each 64 KiB, and a team for each block
+//   note: a chunk for each 64 KiB, at least one, and a team for each block
 // }
 // @pz_import team
 // @pz_import lz77_chunks

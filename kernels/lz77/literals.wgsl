@@ -9,8 +9,8 @@
 //   passes: 1
 //   buffers: contents=N, payload=N+256, results=32, lz77_chunks=N/65536*16+16, lz77_tables=N/65536*17440, lz77_places=N+1024, lz77_distances=N+1024, lz77_starts=N/4, lz77_order=N/65536*4
 //   local_mem: 10244
-//   note: at least a chunk for each 64 KiB, and a team for each; workgroup memory is that of four teams; the last four buffers
-//         are those of every plan that decodes, since what payloads need is not known when memory is taken
+//   note: a chunk for each 64 KiB, at least one, and a team for each; workgroup memory for four teams; every plan that
+//     decodes has the last four buffers, because memory is taken before the payloads are known
 // }
 // @pz_import team
 // @pz_import lz77_chunks

@@ -11,7 +11,8 @@
 //   passes: 1
 //   buffers: lz77_chunks=N/65536*16+16, lz77_order=N/65536*4
 //   local_mem: 1024
-//   note: a chunk for each 64 KiB, and a work item for each as long as one workgroup has so many; room is taken for sixteen times
+//   note: a chunk for each 64 KiB, with a work item each up to the limit of one workgroup; there is memory for sixteen
+//     times as many
 // }
 // @pz_import lz77_chunks
 

@@ -8,7 +8,7 @@
 //   passes: 1
 //   buffers: payload=N+256, results=32, lz77_chunks=N/65536*16+16, lz77_tables=N/65536*17440
 //   local_mem: 26576
-//   note: at least a chunk for each 64 KiB, and a team for each; workgroup memory is that of four teams
+//   note: a chunk for each 64 KiB, at least one, and a team for each; workgroup memory for four teams
 // }
 // @pz_import team
 // @pz_import lz77_chunks

@@ -15,8 +15,8 @@
 //   passes: 1
 //   buffers: contents=N, results=32, lz77_chunks=N/65536*16+16, lz77_places=N+1024, lz77_distances=N+1024, lz77_starts=N/4
 //   local_mem: 32768
-//   note: 512 work items for each window of 4 MiB, as an example; as many passes as a window has chunks, or one; workgroup
-//         memory for steps of 4096 bytes
+//   note: as an example, 512 work items for each window of 4 MiB; a pass for each chunk of a window, or one; workgroup
+//     memory for steps of 4096 bytes
 // }
 // @pz_import lz77_records
 

@@ -5,7 +5,7 @@
 //   passes: 1
 //   buffers: values=N, results=N*16
 //   local_mem: 256
-//   note: 4 bytes of a block are one lane's value; each lane gives 16 results
+//   note: each lane reads 4 bytes of a block and writes 16 results
 // }
 // @pz_import team
 

@@ -39,7 +39,7 @@ def main(rows: int = 1_000_000) -> None:
             assert pyarrow.csv.read_csv(file).num_rows == rows
         print(f"CSV: {csv.stat().st_size:,} bytes of {pz.list(csv)[0].content_size:,}")
 
-        # Parquet without compression of its own: pz sees the columns' pages as they are.
+        # Turn off Parquet's own compression, so that pz sees the plain pages of the columns.
         parquet = Path(folder, "prices.parquet.pz")
         with pz.open(parquet, "wb", filter="auto") as file:
             pyarrow.parquet.write_table(pyarrow.Table.from_pandas(frame), file, compression="none")

@@ -1,6 +1,6 @@
-"""Weights of torch in a compressed file, and files straight into tensors. Usage: torch_tensors.py [SIDE]
+"""Saves PyTorch weights in a compressed file, and reads files straight into tensors. Usage: torch_tensors.py [SIDE]
 
-With a GPU of CUDA, compressed bytes cross the bus and the GPU decodes them into the tensors.
+With a CUDA GPU, compressed bytes cross the bus and the GPU decodes them into the tensors.
 """
 
 import sys
@@ -30,14 +30,14 @@ def main(side: int = 2048) -> None:
         size = sum(tensor.nbytes for tensor in model.state_dict().values())
         print(f"model: {size:,} bytes became {path.stat().st_size:,}")
 
-        # One array. Its bytes come without a header, so the reader knows type and shape.
+        # One array. Its bytes have no header, so the reader must know type and shape.
         ids = torch.randint(0, 50_000, (side, side)).sort().values
         path = Path(folder, "ids.pz")
         path.write_bytes(pz.compress(ids, filter="i64"))
         tensor = torch.from_dlpack(pz.load(path, device)).view(torch.int64).view(side, side)
         assert torch.equal(tensor.cpu(), ids)
 
-        # A part of it, into a tensor that is there already.
+        # A part of it, into an existing tensor.
         batch = torch.empty((16, side), dtype=torch.int64, device=device)
         start = 100 * side * 8
         pz.load(path, range=(start, start + batch.nbytes), out=batch)

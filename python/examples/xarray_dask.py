@@ -1,4 +1,4 @@
-"""A data set of xarray in Zarr's format, whose chunks Dask reads side by side. Usage: xarray_dask.py [DAYS]"""
+"""Saves an xarray data set with Zarr, and reads its chunks in parallel with Dask. Usage: xarray_dask.py [DAYS]"""
 
 import sys
 import tempfile

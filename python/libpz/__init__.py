@@ -16,15 +16,15 @@ b'what is said three times is true'
 | know the devices of this machine, and what work will cost | `devices`, `cost` |
 | compress the chunks of Zarr's arrays | `libpz.zarr.PzCodec`, `libpz.numcodecs.Pz` |
 
-All exceptions are subclasses of `Error`, except those of the system (`OSError`), of wrong types (`TypeError`), of
-closed files (`ValueError`), and those that a file object raises when it is called.
+All exceptions are subclasses of `Error`, apart from `OSError` for failed system calls, `TypeError` for wrong types,
+`ValueError` for closed files, and the exceptions of file objects that you pass.
 """
 
 import atexit as _atexit
 import os as _os
 
-# CUDA spreads the streams of a process over 8 queues of the card unless it is told otherwise, before it is first used.
-# Streams that share a queue wait for each other.
+# By default CUDA spreads the streams of a process over 8 queues of the card. Streams that share a queue wait for each
+# other. This must be set before CUDA is first used.
 _os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 from . import _libpz
@@ -117,5 +117,5 @@ __all__ = [
     "to_safetensors",
 ]
 
-# Drivers cannot handle a process that ends while they open a device.
+# Drivers crash if the process ends while they open a device.
 _atexit.register(_libpz.finish_opening)

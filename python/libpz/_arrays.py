@@ -27,13 +27,13 @@ def _torch_to_bytes(tensor: Any, name: str) -> tuple[str, tuple[int, ...], Any]:
     import torch
 
     dtype = _safetensors_name("torch", str(tensor.dtype).removeprefix("torch."), name)
-    # Complex tensors may be conjugated or negated, which is not yet so in their memory.
+    # A complex tensor may be marked as conjugated or negated while its memory still holds the original numbers.
     data = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     return dtype, tuple(tensor.shape), data.reshape(-1).view(torch.uint8).numpy()
 
 
 def empty(name: str, dtype: str, shape: tuple[int, ...], framework: str, to: str | None = None) -> tuple[Any, Any]:
-    """An array or tensor to fill, and its bytes: a tensor of them, unless the host can write to it."""
+    """An array or tensor to fill, and its bytes: as a tensor, unless the host can write to it."""
     if framework == "torch":
         import torch
 
@@ -49,7 +49,7 @@ def empty(name: str, dtype: str, shape: tuple[int, ...], framework: str, to: str
 
 
 def _made(name: str, make: Callable[[], Any]) -> Any:
-    """What `make` makes, unless the package refuses the shape: each has its own limits for dimensions and sides."""
+    """The result of `make`. Raises an error if the package refuses the shape, since each package has its own limits."""
     try:
         return make()
     except ValueError as error:
@@ -57,12 +57,12 @@ def _made(name: str, make: Callable[[], Any]) -> Any:
 
 
 def is_on_device(to: str | None) -> bool:
-    """Whether a device of torch has memory of its own."""
+    """Whether a torch device has memory of its own."""
     return to is not None and str(to).partition(":")[0] != "cpu"
 
 
 def stream(to: str | None) -> Any:
-    """The stream of torch whose work comes before ours."""
+    """The torch stream whose work must end before ours begins."""
     import torch
 
     return torch.cuda.current_stream(to)

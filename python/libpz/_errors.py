@@ -6,7 +6,7 @@ class Error(Exception):
 
 
 class InputError(Error, ValueError):
-    """Base of the exceptions that say that the compressed input is damaged, cut short, or of an unknown kind."""
+    """Base of the exceptions for compressed input that is damaged, cut short, or of an unknown kind."""
 
     frame: int
     """Number of the frame, from 0."""
@@ -33,7 +33,7 @@ class UnsupportedError(InputError):
 
 
 class UntrustedModuleError(InputError):
-    """The input needs a module, a program of its author's, that `allow_modules` does not allow to run."""
+    """The input needs a module, a program by its author, that `allow_modules` does not allow to run."""
 
     sha256: str
     """SHA-256 of the module, in hexadecimal digits."""
@@ -95,7 +95,7 @@ class DeviceError(Error, OSError):
 
 
 class InUseError(Error, RuntimeError):
-    """Another thread is using the object, or a process before a fork has made it."""
+    """Another thread is using the object, or it was made before a fork."""
 
 
 class InternalError(Error, RuntimeError):
@@ -107,5 +107,5 @@ class TensorError(Error, ValueError):
 
 
 for _class in [value for value in globals().values() if isinstance(value, type)]:
-    # Where users find them.
+    # Show users the public module name.
     _class.__module__ = "libpz"

@@ -16,11 +16,11 @@ _BUFFER_SIZE = 1 << 17
 
 
 class FileReader(io.RawIOBase):
-    """The contents of a compressed file, without a buffer: what `open` puts a buffer around.
+    """The contents of a compressed file, unbuffered. `open` puts a buffer around it.
 
-    Seeks if `source` is a path of a regular file or a seekable file object, and then decodes only the blocks that are
-    read. From anything else it reads ahead, and needs no other method than `read`. A file object is read from where it
-    stands, and one that seeks is put back there after each read.
+    Seeks if `source` is the path of a regular file or a seekable file object, and then decodes only the blocks that are
+    read. From any other source it reads ahead, and needs only the method `read`. A file object is read from its current
+    position; a seekable one is put back there after each read.
     """
 
     def __init__(self, source: Path | IO[bytes], **options: Unpack[DecodeOptions]) -> None:
@@ -34,14 +34,14 @@ class FileReader(io.RawIOBase):
             return
         path = source
         self.name = os.fspath(path)
-        # The name of a local file that has no "://" in it costs no more than this.
+        # For most local files, this test is all that the check for a URI costs.
         if "://" in os.fsdecode(path):
             self._reader = Reader(path, **options)
             return
         if stat.S_ISREG(os.stat(path).st_mode):
             self._reader = Reader(path, **options)
             return
-        # What is no regular file, such as a named pipe, may not seek.
+        # Files that are not regular, such as named pipes, may not be seekable.
         self._owned = io.FileIO(path)
         try:
             self._reader = StreamReader(self._owned, **options)
@@ -102,7 +102,7 @@ class FileReader(io.RawIOBase):
         return position
 
     def close(self) -> None:
-        """Let go of the file. A file object that was given stays open."""
+        """Let go of the file. A file object that the caller passed stays open."""
         if self.closed:
             return
         try:
@@ -120,10 +120,10 @@ class FileReader(io.RawIOBase):
 
 
 class FileWriter(io.RawIOBase):
-    """Compresses to a file, without a buffer: what `open` puts a buffer around.
+    """Compresses to a file, unbuffered. `open` puts a buffer around it.
 
-    The file is complete only after `close`. After an exception it stays incomplete, and each further call raises that
-    exception again.
+    The file is complete only after `close`. After an exception it stays incomplete, and each further call raises the
+    same exception.
     """
 
     def __init__(
@@ -140,14 +140,14 @@ class FileWriter(io.RawIOBase):
             if "a" in mode and _seeks(file):
                 file.seek(0, io.SEEK_END)
             return
-        # Wrong options are an error before a file is made or emptied.
+        # Check the options before a file is made or emptied.
         Writer(io.BytesIO(), level, **options)
         if "a" in mode and os.path.isfile(target) and os.path.getsize(target) > 0:
-            # Nothing could read frames behind what is damaged or no pz file.
+            # No reader would find frames after damaged data, or after data of another format.
             last = frames(target, False)[-1]
             end = last["offset"] + last["compressed_size"]
             if end < os.path.getsize(target):
-                # Frames must not stand behind padding.
+                # Frames must not follow padding.
                 os.truncate(target, end)
         self._owned = io.FileIO(target, mode)
         self.name = self._owned.name
@@ -177,17 +177,17 @@ class FileWriter(io.RawIOBase):
         return self._position
 
     def flush(self) -> None:
-        """Compress everything so far and bring it to the file, so that it can be read. This ends a block early.
+        """Compress everything so far and write it to the file, so that it can be read. This ends a block early.
 
-        The buffer that `open` puts around this does not call it.
+        The buffer that `open` puts around this object does not call it.
         """
         self._check_open()
-        # `close` has ended the file before it comes here.
+        # `close` has already ended the file before it calls this.
         if self._writer is not None:
             self._writer.flush()
 
     def close(self) -> None:
-        """Write the rest and end the file. A file object that was given stays open."""
+        """Write the rest and end the file. A file object that the caller passed stays open."""
         if self.closed:
             return
         try:
@@ -252,13 +252,13 @@ def open(
     `close` leaves open. `mode` is "rb", "wb", "xb" for a file that must not exist yet, or "ab", which appends to one;
     "rt", "wt", "xt" and "at" are for text, and `encoding`, `errors` and `newline` are those of the built-in `open`.
 
-    Files for reading seek, if `file` is a path, a URI or a seekable file object: only the blocks that are read get
-    decoded. File objects are read from where they stand. Several threads may each open the same file. Options for
-    reading are those of `decompress`, for writing those of `compress`.
+    Files for reading are seekable if `file` is a path, a URI or a seekable file object; only the blocks that are read
+    get decoded. File objects are read from their current position. Several threads may each open the same file. Options
+    for reading are those of `decompress`, for writing those of `compress`.
 
-    What is appended is a frame of its own behind the others. A path must then name a pz file, or none.
+    Appending adds a new frame after the others. A path must then name a pz file, or no file.
 
-    A file that is written is complete when it has been closed; a `with` statement does that.
+    A written file is complete when it has been closed; a `with` statement does that.
     """
     kind = mode.replace("t", "", 1) if "t" in mode else mode.replace("b", "", 1)
     if kind not in ("r", "w", "x", "a"):

@@ -1,4 +1,4 @@
-"""Frames of several kinds in one file, and files that get their names when they are complete."""
+"""Writes frames of several kinds to one file, and files that get their names when they are complete."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._libpz import NewFile, Writer
 from ._types import Buffer, EncodeOptions, Path
 
 _BLOCK = 4 << 20
-"""Parts from this many bytes on begin a frame of their own, so that reading one decodes nothing else."""
+"""A part of at least this many bytes begins its own frame, so that reading it decodes nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Part:
 
 
 def write_parts(target: IO[bytes], parts: Iterable[Part], level: int, options: EncodeOptions) -> None:
-    """Write parts, each in a frame that suits its type. Short ones that have the same share a frame."""
+    """Write parts, each in a frame that suits its type. Short parts of the same type share a frame."""
     writer: Writer | None = None
     current: EncodeOptions = {}
     filled = 0
@@ -49,11 +49,11 @@ def write_parts(target: IO[bytes], parts: Iterable[Part], level: int, options: E
 
 
 def _suited(dtype: str | None, options: EncodeOptions) -> EncodeOptions:
-    """The caller's options, and those that suit the type where the caller says nothing."""
+    """The caller's options, completed with options that suit the type."""
     suited = options.copy()
     if dtype is not None:
         known = DTYPES[dtype]
-        # A filter or a pipeline that the caller names says that the caller knows better.
+        # If the caller names a filter or a pipeline, use nothing else.
         if options.get("filter") is None and options.get("pipeline") is None:
             suited["pipeline"] = known.pipeline
         if options.get("filter") is None:
@@ -63,10 +63,11 @@ def _suited(dtype: str | None, options: EncodeOptions) -> EncodeOptions:
 
 @contextlib.contextmanager
 def new_file(file: Path | IO[bytes], source: object = None) -> Iterator[IO[bytes]]:
-    """A file to write. A path gets its name when the file is complete; after an exception nothing is left of it.
+    """A file to write. If `target` is a path, the file gets its name when it is complete; after an exception nothing is
+    left of it.
 
-    A link stays, and so does the mode of a file that is replaced. `source`, a file that is read meanwhile, must
-    not be the same.
+    A link stays, and so does the mode of a replaced file. `source`, a file that is read meanwhile, must be a different
+    file.
     """
     if hasattr(file, "write"):
         yield cast(IO[bytes], file)
@@ -76,7 +77,7 @@ def new_file(file: Path | IO[bytes], source: object = None) -> Iterator[IO[bytes
         raise OptionError(f"source and target are the same file, {os.fspath(file)!r}")
     unfinished = NewFile(file)
     try:
-        # This class takes a pipe, too, which cannot be read.
+        # This class also takes a pipe, which cannot be read.
         with io.FileIO(unfinished.descriptor(), "rb+") as target:
             yield cast(IO[bytes], target)
         unfinished.finish()

@@ -1,4 +1,4 @@
-"""The header of a `.safetensors` file: eight bytes with its length, and names, types and shapes as JSON."""
+"""The header of a `.safetensors` file: its length in eight bytes, then names, types and shapes as JSON."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from ._errors import TensorError
 
 METADATA = "__metadata__"
-"""The name in the header that stands for the metadata."""
+"""The key of the metadata in the header."""
 
 MAX_HEADER = 100_000_000
 """The most bytes of JSON that safetensors permits."""
 
 MAX_NUMBER = (1 << 64) - 1
-"""The largest number that safetensors permits, of elements as of bytes."""
+"""The largest number of elements, and of bytes, that safetensors permits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ class DType:
     bits: int
     """Bits of an element."""
     numpy: str | None = None
-    """NumPy's name, or that of package ml_dtypes."""
+    """The name in NumPy or in the package ml_dtypes."""
     torch: str | None = None
-    """torch's name."""
+    """The name in torch."""
     pipeline: str | None = None
-    """The pipeline that suits it, unless the caller names one."""
+    """The default pipeline for this type."""
     filter: str | None = None
-    """The filter that suits it, unless the caller names one."""
+    """The default filter for this type."""
 
 
 DTYPES = {
@@ -58,7 +58,7 @@ DTYPES = {
     "U8": DType(8, "uint8", "uint8"),
     "BOOL": DType(8, "bool", "bool"),
 }
-"""The types that safetensors has, by its names."""
+"""The types of safetensors, by their names there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,12 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a file's tensors are."""
+    """The tensors of a file, and its metadata."""
 
     tensors: dict[str, TensorInfo]
     """By name, in the order of their data."""
     metadata: dict[str, str]
-    """Text beside them."""
+    """The metadata."""
     data_start: int = 0
     """Offset of the tensors' data in the contents, once the header has been written or read."""
 
@@ -100,7 +100,7 @@ class Header:
 
 
 def check_text(names: Iterable[Any], metadata: Any) -> None:
-    """Check the names of tensors and the metadata, which are to be written or have been read."""
+    """Check the names of tensors and the metadata, before writing or after reading."""
     for name in names:
         _check_text(name, "the name of a tensor")
         if name == METADATA:
@@ -160,7 +160,7 @@ def _info(name: str, entry: Any) -> TensorInfo:
         numbers = [*shape, start, stop]
     except (KeyError, TypeError, ValueError):
         raise TensorError(f"tensor {name!r} lacks type, shape or place") from None
-    # A bool is an int, but no length.
+    # In Python a bool is an int, but it is not a length.
     if not all(type(number) is int and 0 <= number <= MAX_NUMBER for number in numbers):
         raise TensorError(f"shape or place of tensor {name!r} are not numbers")
     known = DTYPES.get(dtype) if isinstance(dtype, str) else None
@@ -169,7 +169,8 @@ def _info(name: str, entry: Any) -> TensorInfo:
     elements = 1
     for side in shape:
         elements *= side
-        # safetensors refuses this even if a later side is 0. The product of all sides could be long and take long.
+        # safetensors refuses this even if a later side is 0. Stop here: the product of all sides could get huge and
+        # slow.
         if elements > MAX_NUMBER:
             raise TensorError(f"tensor {name!r} has too many elements")
     if known.bits * elements != 8 * (stop - start):

@@ -1,4 +1,4 @@
-"""What files hold, what damaged files still hold, and what work will cost."""
+"""Lists the blocks of files, recovers damaged files, and predicts costs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class BlockInfo:
     method: str
     """How the block is coded: "store", "fill", "lz77" or "bwt"."""
     filters: str | None
-    """The filters that the contents went through before, if any."""
+    """The filters that were applied to the contents first, if any."""
     offset: int
-    """Offset of the block's header in the file; in a frame whose block has none, of its payload."""
+    """Offset of the block's header in the file, or of its payload if the block has no header."""
     compressed_size: int
     """Length of header and payload."""
     payload_offset: int
@@ -33,7 +33,7 @@ class BlockInfo:
     content_size: int
     """Length of the block's contents."""
     own_size: int | None
-    """If the block repeats parts of earlier blocks: length of its own part."""
+    """If the block repeats parts of earlier blocks, the length of its own bytes."""
     payload_checksum: int
     """CRC-32C of the payload."""
     content_checksum: int
@@ -57,7 +57,7 @@ class FrameInfo:
     pipeline: str
     """The stages that the blocks went through."""
     level: int | None
-    """The level that the frame was made with, if recorded."""
+    """The compression level, if recorded."""
     block_size: int
     """Length of every block's contents but the last's."""
     block_count: int
@@ -72,7 +72,7 @@ class FrameInfo:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What `recover` saved, and what it could not save."""
+    """The result of `recover`: what it saved, and what is lost."""
 
     blocks: int
     """Blocks saved."""
@@ -103,27 +103,27 @@ class Device:
     memory: int
     """Its memory in bytes: free memory, where the driver reports that."""
     compute_units: int
-    """How many of its units work at the same time."""
+    """The number of its compute units."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """How long a job is expected to take. Rates are bytes of contents per second."""
+    """A prediction of how long a job takes. Rates are bytes of contents per second."""
 
     seconds: float
     """Seconds with the device beside the CPU, or on the CPU alone if the device would not take part."""
     cpu_seconds: float
     """Seconds on the CPU alone."""
     cpu_rate: float
-    """What all CPU threads deliver, in memory."""
+    """Rate of all CPU threads, in memory."""
     cpu_memory: int
     """Bytes of memory that the CPU's threads and their blocks take."""
     device_rate: float | None
-    """What the device delivers alone, in its memory."""
+    """Rate of the device alone, in its memory."""
     device_problem: str | None
-    """Why the device does not do this work, if so."""
+    """Why the device cannot do this work; `None` if it can."""
     device_memory: int | None
-    """The most bytes of its own memory that the device gets to use."""
+    """The most bytes of its own memory that the device may use."""
     opening: float
     """Seconds until the device begins."""
     takes_part: bool
@@ -133,10 +133,11 @@ class Prediction:
 
 
 def list(source: Path | IO[bytes], *, blocks: bool = False) -> tuple[FrameInfo, ...]:
-    """The frames of a compressed file, a path or a seekable file object; with `blocks`, also their blocks.
+    """List the frames of a compressed file, given as a path or a seekable file object; with `blocks`, also their
+    blocks.
 
-    Checks headers, indices and footers, but not contents. A file object is read from where it stands, from where on
-    offsets count, and put back there.
+    Checks headers, indices and footers, but not contents. A file object is read from its current position, and put back
+    there; offsets count from there.
     """
 
     def frame(fields: dict[str, Any]) -> FrameInfo:
@@ -151,9 +152,9 @@ def recover(
 ) -> RecoveryReport:
     """Write every undamaged block of `source` to `target`, and report what is lost.
 
-    Both are paths or file objects; `source` must seek, and is read from where it stands. With `fill`, zeros replace
-    lost contents, so that saved bytes keep their offsets. A path of `target` gets its name when all is written. The
-    options are those of `decompress`.
+    Both are paths or file objects. `source` must be seekable, and is read from its current position. With `fill`, zeros
+    replace lost contents, so saved bytes keep their offsets. If `target` is a path, the file gets its name when it is
+    complete. The options are those of `decompress`.
     """
     with new_file(target, source) as file:
         report = _libpz.recover(source, file, fill, **options)
@@ -163,9 +164,9 @@ def recover(
 
 
 def devices() -> tuple[Device, ...]:
-    """The devices that the argument `device` can name, beside the CPU.
+    """List the devices that the argument `device` can name, beside the CPU.
 
-    If one is missing, naming its interface raises a `DeviceError` that says why.
+    If a device is missing from the list, using its interface's name raises a `DeviceError` that says why.
     """
     return tuple(Device(**device) for device in _libpz.devices())
 
@@ -180,10 +181,10 @@ def cost(
     device_memory: int | None = None,
     **options: Unpack[CodecOptions],
 ) -> Prediction:
-    """Predict how long it takes to compress `size` bytes, or to decompress to them, on the CPU and on one device.
+    """Predict the time to compress `size` bytes, or to decompress to `size` bytes, on the CPU and on one device.
 
-    Predictions are better with a `sample` of the contents: some of its blocks are measured, which takes about a second.
-    The options are those of `compress`.
+    Predictions are better with a `sample` of the contents: `cost` then measures some of its blocks, which takes about a
+    second. The options are those of `compress`.
     """
     fields = _libpz.cost(size, level, decompress, sample, device, device_memory, **options)
     fields["stages"] = tuple(fields["stages"])

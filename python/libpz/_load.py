@@ -1,4 +1,4 @@
-"""Contents into the memory of a device."""
+"""Decompresses files into the memory of a device."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ def load(
 ) -> Any:
     """Decompress a file into the memory of a device, or of the host.
 
-    `source` is a path, a URI such as "https://host/file.pz", or a seekable file object, which is read from where it
-    stands and put back there. `range` names bytes of the contents, such as `slice(1000, 2000)`; only the blocks that
+    `source` is a path, a URI such as "https://host/file.pz", or a seekable file object, which is read from its current
+    position and put back there. `range` names bytes of the contents, such as `slice(1000, 2000)`; only the blocks that
     hold them are read. The result is a `DeviceBuffer`, which other packages take without a copy:
 
     >>> weights = torch.from_dlpack(libpz.load("weights.bin.pz")).view(torch.float32)
 
     `device` is "cuda", "opencl" or "webgpu", with a number if there are several ("cuda:1"), or "cpu" for the host's
-    memory. "auto" is the first GPU of CUDA or, without one, the host's memory. Compressed bytes cross the bus, and the
+    memory. "auto" is the first CUDA GPU or, without one, the host's memory. Compressed bytes cross the bus, and the
     device decodes them.
 
-    With `out`, the contents go there, and `out` is returned: a `DeviceBuffer`, a tensor or array with `__dlpack__` or
-    `__cuda_array_interface__`, or a writable buffer, each of them C-contiguous and with as many bytes as the range.
-    `device` does not matter then. If the device fails, or the file is damaged, what `out` holds is unspecified.
+    With `out`, the contents go there, and `load` returns `out`: a `DeviceBuffer`, a tensor or array with `__dlpack__`
+    or `__cuda_array_interface__`, or a writable buffer. It must be C-contiguous and exactly as long as the range;
+    `device` is then ignored. If the device fails, or the file is damaged, the contents of `out` are unspecified.
 
-    Work that was queued before on CUDA's `stream`, and by default on the default stream, ends before the contents are
-    written. When `load` returns, they are there for any stream. `stream` is a number, or a stream of torch or CuPy.
+    Before `load` writes the contents, it waits for earlier work on the CUDA stream `stream`, or on the default stream.
+    When `load` returns, every stream can use the contents. `stream` is a number, or a stream of torch or CuPy.
 
-    `threads`, `max_output`, `max_memory` and `allow_modules` are those of `decompress`. A device is opened by the first
-    call, and kept.
+    `threads`, `max_output`, `max_memory` and `allow_modules` are those of `decompress`. The first call opens a device,
+    and later calls reuse it.
     """
     start, stop = _bounds(range)
     if not hasattr(source, "read"):

@@ -1,4 +1,4 @@
-"""Between `.safetensors` files and files of tensors, checked byte for byte."""
+"""Converts between `.safetensors` files and compressed files of tensors, and checks the result byte for byte."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def from_safetensors(source: Path, target: Path, *, level: int = 3, **options: U
     """Compress the `.safetensors` file `source` to `target`, as `save_file` would.
 
     The contents stay the same byte for byte. `target` gets its name after it has been read again and compared; a pipe
-    cannot be.
+    cannot be checked.
     """
     with io.FileIO(source) as file, new_file(target, source) as compressed:
         size = file.seek(0, io.SEEK_END)
@@ -47,7 +47,7 @@ def from_safetensors(source: Path, target: Path, *, level: int = 3, **options: U
 def to_safetensors(source: Path, target: Path, **options: Unpack[DecodeOptions]) -> None:
     """Decompress a file of tensors to the `.safetensors` file `target`.
 
-    `target` gets its name after it has been read again and compared; a pipe cannot be.
+    `target` gets its name after it has been read again and compared; a pipe cannot be checked.
     """
     reader = Reader(source, **options)
     read_header(reader.read_bytes, reader.size)

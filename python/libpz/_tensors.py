@@ -1,8 +1,8 @@
-"""Dictionaries of arrays or tensors in a file.
+"""Saves dictionaries of arrays or tensors in a file, and loads them.
 
 The contents of such a file are those of a `.safetensors` file, so `pz decompress` makes one: a header that names the
-tensors, their types and shapes, and then their data. Around them lie frames, each with the filter that suits the types
-of its tensors. A tensor is read without the others, and a part of it without the rest.
+tensors, their types and shapes, and then their data. They are split into frames, each with the filter that suits the
+types of its tensors. A tensor can be read without the others, and a part of it without the rest.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def save_file(
 ) -> None:
     """Write a dictionary of NumPy arrays or torch tensors to `file`, a path or a file object.
 
-    A path gets its name when the file is complete: until then a file that is there stays as it is, and so does its mode.
-    Where a path leads to a link, a device or a pipe, that stays, and is written to.
+    If `file` is a path, the file gets its name when it is complete. Until then, an existing file stays unchanged; its
+    mode is kept. If the path is a link, a device or a pipe, it stays, and the contents are written to it.
 
     `metadata` is text to keep beside them. The options are those of `compress`. Without `filter`, each type gets the
     one that suits it; without `pipeline` too, floats are entropy-coded alone ("fse"), which makes weights smaller and
@@ -41,7 +41,7 @@ def save_file(
     metadata = {} if metadata is None else metadata
     check_text(tensors, metadata)
     arrays = {name: _arrays.to_bytes(tensor, name) for name, tensor in tensors.items()}
-    # Large elements come first, so that each tensor begins at a multiple of its elements' size.
+    # Put large elements first, so that each tensor begins at a multiple of its elements' size.
     names = sorted(arrays, key=lambda name: (-DTYPES[arrays[name][0]].bits, arrays[name][0], name))
     infos, parts, at = {}, [], 0
     for name in names:
@@ -59,7 +59,7 @@ def load_file(
 ) -> dict[str, Any]:
     """Read all tensors of `file` as NumPy arrays, or with `framework="torch"` as torch tensors.
 
-    `to` is where torch's tensors are made, such as "cuda" or "cuda:1". The GPU then decodes them in place, and only
+    `to` is the device for torch tensors, such as "cuda" or "cuda:1". That GPU decodes them in place, and only
     compressed bytes cross the bus. The options are those of `decompress`.
     """
     with open_file(file, framework, to, **options) as tensors:
@@ -69,8 +69,9 @@ def load_file(
 def open_file(
     file: Path | IO[bytes], framework: str = "numpy", to: str | None = None, **options: Unpack[DecodeOptions]
 ) -> TensorFile:
-    """Open a file of tensors. Each is read when it is asked for. `to` and the options are those of `load_file`. A file
-    object must seek; it is read from where it stands, and put back there after each read.
+    """Open a file of tensors. Reads each tensor when the caller asks for it. `to` and the options are those of
+    `load_file`. A file object must be seekable; it is read from its current position, and put back there after each
+    read.
 
     >>> with libpz.open_file("model.pz") as tensors:
     ...     weights = tensors["layer.weight"]
@@ -100,7 +101,7 @@ class TensorFile:
         return self._header.tensors.keys()
 
     def metadata(self) -> dict[str, str]:
-        """The text that was kept beside the tensors."""
+        """The metadata that was saved with the tensors."""
         return dict(self._header.metadata)
 
     def info(self, name: str) -> TensorInfo:
@@ -113,7 +114,7 @@ class TensorFile:
         return self._read(name, info.dtype, info.start, info.shape)
 
     def get_tensors(self, names: Iterable[str]) -> dict[str, Any]:
-        """Read several tensors, on a device all at once."""
+        """Read several tensors; on a device, all at once."""
         if self._archive is None:
             return {name: self.get_tensor(name) for name in names}
         tensors, parts = {}, []
@@ -125,7 +126,7 @@ class TensorFile:
         return tensors
 
     def get_slice(self, name: str) -> TensorSlice:
-        """A tensor to take parts of. Only the rows that an index names are read."""
+        """Return a view of a tensor for reading parts. Only the rows that an index names are read."""
         return TensorSlice(self, name)
 
     def close(self) -> None:
@@ -166,7 +167,7 @@ class TensorFile:
 
 
 def _limits(options: DecodeOptions) -> LoadOptions:
-    """Those of the options that do not say where to decode."""
+    """The options without those that say where to decode."""
     limits: LoadOptions = {}
     if "threads" in options:
         limits["threads"] = options["threads"]
@@ -180,7 +181,7 @@ def _limits(options: DecodeOptions) -> LoadOptions:
 
 
 class TensorSlice:
-    """A tensor of a file, to take parts of."""
+    """A tensor in a file, for reading parts."""
 
     def __init__(self, file: TensorFile, name: str) -> None:
         self._file = file
@@ -196,12 +197,12 @@ class TensorSlice:
         return self._info.dtype
 
     def __getitem__(self, index: Any) -> Any:
-        """What the whole tensor would give for `index`. Reads only the rows that the first index names, if it is a
+        """The same result as indexing the whole tensor. Reads only the rows that the first index names, if that is a
         number or a slice.
         """
         info = self._info
         first, *rest = index if isinstance(index, tuple) and index else (index,)
-        # A bool or an array with `__index__` means other things than a row.
+        # A bool, or an array with `__index__`, does not mean a row.
         is_row = isinstance(first, numbers.Integral) and not isinstance(first, bool)
         if not info.shape or not (is_row or isinstance(first, slice)):
             return self._file.get_tensor(self._name)[index]

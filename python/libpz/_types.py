@@ -1,4 +1,4 @@
-"""Types of arguments that several functions share. Nothing here exists at run time but names."""
+"""Types of arguments that several functions share, for type checkers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ else:
     Buffer = Any
 
 Path = str | os.PathLike[str]
-"""Where a file is."""
+"""The path of a file."""
 
 
 class LoadOptions(TypedDict, total=False):
-    """The options of `libpz.load` that limit what it may take."""
+    """The options of `libpz.load` that limit its resources."""
 
     threads: int
     max_output: int | None
@@ -31,7 +31,7 @@ class DecodeOptions(LoadOptions, total=False):
 
 
 class CodecOptions(TypedDict, total=False):
-    """The options of `libpz.compress` beside the level and the device."""
+    """The options of `libpz.compress` except the level and the device."""
 
     pipeline: str | None
     block_size: int | None
@@ -45,7 +45,7 @@ class CodecOptions(TypedDict, total=False):
 
 
 class EncodeOptions(CodecOptions, total=False):
-    """The options of `libpz.compress` beside the level."""
+    """The options of `libpz.compress` except the level."""
 
     device: str
     device_memory: int | None

@@ -1,4 +1,4 @@
-"""`compression="pz"` for fsspec. Importing this module registers it, and the suffix ".pz" with it.
+"""`compression="pz"` for fsspec. Importing this module registers the compression and the suffix ".pz".
 
 >>> import fsspec, libpz.fsspec
 >>> with fsspec.open("memory://notes.txt.pz", "wt", compression="infer") as file:
@@ -23,8 +23,7 @@ __all__ = ["open_compressed"]
 def open_compressed(
     file: IO[bytes], mode: str = "rb", **options: Any
 ) -> io.BufferedReader | io.BufferedWriter | io.TextIOWrapper:
-    """Read or write the contents of `file`, as `libpz.open` does. This is what fsspec calls, with mode "r", "w" or
-    "a".
+    """Read or write the contents of `file`, as `libpz.open` does. fsspec calls this function with mode "r", "w" or "a".
     """
     return open(file, mode if "b" in mode else mode + "b", **options)
 

@@ -21,7 +21,7 @@ class Pz(Codec):  # type: ignore[misc]
     """Compresses each chunk with `libpz.compress`.
 
     `level`, `pipeline` and `filter` are those of `compress`; the filter "auto" looks at each chunk, and "none" is the
-    fastest. Callers compress several chunks at the same time, so each takes one thread.
+    fastest. Callers compress several chunks at the same time, so each chunk takes one thread.
     """
 
     codec_id = "pz"
@@ -48,7 +48,7 @@ class Pz(Codec):  # type: ignore[misc]
         return out
 
     def get_config(self) -> dict[str, Any]:
-        """What makes this codec again."""
+        """The configuration, from which numcodecs makes this codec again."""
         return {"id": self.codec_id, "level": self.level, "pipeline": self.pipeline, "filter": self.filter}
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -26,14 +26,14 @@ __all__ = ["PzCodec"]
 
 _OVERHEAD = 128
 """The most bytes that other codecs may add for each element before a chunk comes to `PzCodec`: at worst, sharding makes
-inner chunks of single elements, and each of them gets headers, a checksum and an entry in an index."""
+inner chunks of single elements, each with headers, a checksum and an index entry."""
 
 _CONSTANT_OVERHEAD = 1 << 16
-"""The most bytes that they may add beside."""
+"""The most bytes that they may add for each chunk."""
 
 
 def _max_size(chunk_spec: ArraySpec) -> int | None:
-    """The most bytes that a chunk can have here; `None` if its elements differ in length."""
+    """The most bytes that a chunk can have when it comes to this codec; `None` if its elements differ in length."""
     item_size: int | None = getattr(chunk_spec.dtype, "item_size", None)
     if item_size is None:
         return None
@@ -51,8 +51,8 @@ class PzCodec(BytesBytesCodec):
     """Compresses each chunk, or each inner chunk of a shard, with `libpz.compress`.
 
     `level`, `pipeline` and `filter` are those of `compress`; the filter "auto" looks at each chunk, and "none" is the
-    fastest. Zarr works on several chunks at the same time, so each takes one thread. A stored chunk whose contents are
-    far longer than the array's chunks is an `OutputLimitError`.
+    fastest. Zarr works on several chunks at the same time, so each chunk takes one thread. If a stored chunk is far
+    longer than the array's chunks, decoding raises an `OutputLimitError`.
     """
 
     level: int = 3
@@ -62,23 +62,23 @@ class PzCodec(BytesBytesCodec):
     is_fixed_size = False
 
     def __post_init__(self) -> None:
-        # Wrong options are an error now, not at the first chunk.
+        # Raise errors for wrong options now, not at the first chunk.
         _ = self._compressor
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """The codec of an array's metadata."""
+        """Make the codec that an array's metadata describe."""
         configuration: Any
         _, configuration = parse_named_configuration(data, "pz", require_configuration=False)
         return cls(**(configuration or {}))
 
     def to_dict(self) -> dict[str, Any]:
-        """What an array's metadata say of the codec."""
+        """Describe the codec for an array's metadata."""
         configuration = {"level": self.level, "pipeline": self.pipeline, "filter": self.filter}
         return {"name": "pz", "configuration": configuration}
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
-        """Not known before a chunk is compressed."""
+        """Raises, because the size is unknown before compression."""
         raise NotImplementedError
 
     @cached_property

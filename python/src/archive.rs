@@ -43,8 +43,8 @@ impl PyArchive {
         Ok(self.open()?.len())
     }
 
-    /// Fill each of `parts`, which are offsets in the contents and what to fill from there on: tensors, writable
-    /// buffers, or `DeviceBuffer`s, each of them once. Their blocks are read and decoded together.
+    /// Fill each of `parts`. A part is an offset in the contents and the object to fill from there: a tensor, a
+    /// writable buffer or a `DeviceBuffer`, none of them twice. Their blocks are read and decoded together.
     #[pyo3(signature = (parts, stream = None))]
     fn read_into(
         &self,
@@ -94,7 +94,7 @@ impl PyArchive {
                 (_, _, Some(own)) => RangeRead::new(range, &mut **own),
                 (Target::Output(output), ..) => RangeRead::new(range, output.bytes()),
                 (Target::Tensor(tensor), ..) => {
-                    // SAFETY: it is writable memory of the host, as `target` has checked.
+                    // SAFETY: it is writable host memory, as `target` has checked.
                     RangeRead::new(range, unsafe { tensor.bytes_mut() })
                 }
                 (Target::Own(_) | Target::OnDevice(_), ..) => {
@@ -124,7 +124,7 @@ impl PyArchive {
     }
 }
 
-/// Reads that a call without the interpreter's lock works on.
+/// Reads for a call that runs without the interpreter's lock.
 struct Detached<'a>(Vec<RangeRead<'a>>);
 
 // SAFETY: the destinations are memory that the calling thread has borrowed until the call returns, and they refer to no
@@ -140,7 +140,7 @@ impl PyArchive {
     }
 }
 
-/// Opens an archive for contents that go to their destination, and are not read again.
+/// Opens an archive without caches, since no contents are read twice.
 pub fn open_archive(
     py: Python<'_>,
     source: &Source,

@@ -11,7 +11,7 @@ use crate::error;
 /// Keyword arguments.
 pub type Keywords<'a, 'py> = &'a Bound<'py, PyDict>;
 
-/// How to compress at `level` with the other options.
+/// The options for compression at `level`.
 pub fn encode_options(
     py: Python<'_>,
     level: i64,
@@ -53,7 +53,7 @@ pub fn encode_options(
     })
 }
 
-/// How to decompress.
+/// The options for decompression.
 pub fn decode_options(
     py: Python<'_>,
     keywords: Option<Keywords<'_, '_>>,
@@ -127,7 +127,7 @@ fn text(value: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     value.extract()
 }
 
-/// A number that is not negative.
+/// Parses a number that is not negative.
 fn number<'py, T: FromPyObjectOwned<'py, Error = PyErr>>(
     value: &Bound<'py, PyAny>,
     key: &str,

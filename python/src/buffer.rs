@@ -16,16 +16,16 @@ use crate::memory::copied_to_host;
 pub enum Input<'py> {
     /// `bytes`, which never change, so no export is needed.
     Bytes(Bound<'py, PyBytes>),
-    /// Any other object's.
+    /// The buffer of any other object.
     Buffer(PyUntypedBuffer),
-    /// A tensor's, in host memory.
+    /// The host memory of a tensor.
     Tensor(Foreign),
-    /// A copy of a tensor's, which is in device memory.
+    /// A copy of a tensor's device memory.
     Copy(Vec<u8>),
 }
 
 impl<'py> Input<'py> {
-    /// The memory of `object`, which stays where it is until this is dropped.
+    /// The memory of `object`, which does not move until this is dropped.
     pub fn new(object: &Bound<'py, PyAny>) -> PyResult<Self> {
         match object.cast_exact::<PyBytes>() {
             Ok(bytes) => Ok(Self::Bytes(bytes.clone())),
@@ -46,7 +46,7 @@ impl<'py> Input<'py> {
         match self {
             Self::Bytes(bytes) => bytes.as_bytes(),
             Self::Copy(bytes) => bytes,
-            // SAFETY: it is memory of the host. Other threads must not write to it meanwhile, as with every buffer.
+            // SAFETY: it is host memory. As with every buffer, other threads must not write to it meanwhile.
             Self::Tensor(tensor) => unsafe { tensor.bytes() },
             Self::Buffer(buffer) if buffer.len_bytes() == 0 => &[],
             // SAFETY: The buffer is contiguous and exported until `self` is dropped, so these bytes stay readable. As
@@ -63,7 +63,7 @@ impl<'py> Input<'py> {
 pub struct Output(PyUntypedBuffer);
 
 impl Output {
-    /// The memory of `object`, which stays where it is until this is dropped.
+    /// The memory of `object`, which does not move until this is dropped.
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let buffer = contiguous(object)?;
         if buffer.readonly() {
@@ -84,7 +84,7 @@ impl Output {
     }
 }
 
-/// Refuses to read and write the same memory.
+/// Returns an error if input and output overlap.
 pub fn check_apart(py: Python<'_>, input: &Input<'_>, output: &mut Output) -> PyResult<()> {
     let (read, written) = (input.bytes().as_ptr_range(), output.bytes().as_ptr_range());
     match read.start < written.end && written.start < read.end {
@@ -95,7 +95,7 @@ pub fn check_apart(py: Python<'_>, input: &Input<'_>, output: &mut Output) -> Py
 
 /// Whether an object has the buffer protocol.
 pub fn has_buffer(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: this only asks whether there is a buffer.
+    // SAFETY: this only checks whether there is a buffer.
     unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) == 1 }
 }
 
@@ -111,7 +111,7 @@ fn contiguous(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
             None => return Err(error),
         },
     };
-    // Names of fields stand between colons.
+    // Colons enclose the names of fields.
     let types = buffer.format().to_bytes().split(|&byte| byte == b':').step_by(2);
     if types.flatten().any(|&byte| byte == b'O') {
         return Err(error::buffer(py, "the elements are Python objects, which have no bytes here"));
@@ -157,11 +157,11 @@ pub struct NewBytes {
     len: usize,
 }
 
-// SAFETY: The pointer is to memory of `object`, which may move between threads and of which no other thread knows.
+// SAFETY: The pointer is to memory of `object`, which may move between threads, and which no other thread knows.
 unsafe impl Send for NewBytes {}
 
 impl NewBytes {
-    /// An object of `len` bytes, which may hold anything; `None` if the system refuses the memory.
+    /// An object of `len` bytes with unspecified contents; `None` if the system refuses the memory.
     pub fn new(py: Python<'_>, len: usize) -> Option<Self> {
         let signed = ffi::Py_ssize_t::try_from(len).ok()?;
         // SAFETY: Python documents that this makes a new object whose bytes are not initialised, and that its owner may
@@ -177,7 +177,7 @@ impl NewBytes {
         // SAFETY: The object is a `bytes` object.
         let start = unsafe { ffi::PyBytes_AsString(object.as_ptr()) }.cast();
         let mut new = Self { object: object.unbind(), start, len };
-        // Fresh pages cost about as much as decoding into them; huge ones cost a fraction.
+        // Getting fresh pages takes about as long as decoding into them; huge pages take a fraction of that.
         pz::internal::advise_huge_pages(new.as_mut());
         Some(new)
     }
@@ -217,19 +217,19 @@ impl AsMut<[u8]> for NewBytes {
 }
 
 unsafe extern "C" {
-    /// Part of Python's stable interface, which the crate keeps to itself.
+    /// Part of Python's stable interface, but not public in the crate.
     fn _PyBytes_Resize(object: *mut *mut ffi::PyObject, len: ffi::Py_ssize_t) -> c_int;
 }
 
-/// Up to this length, work on an input takes less time than handing the interpreter to another thread and back.
+/// Up to this length, working on an input is faster than passing the interpreter to another thread and back.
 pub const SMALL: usize = 2 << 10;
 
-/// Does `work` on an input of `len` bytes without the interpreter's lock, unless that is not worth it.
+/// Does `work` on an input of `len` bytes, without the interpreter's lock if that pays.
 pub fn detached<T: Send>(py: Python<'_>, len: usize, work: impl FnOnce() -> T + Send) -> T {
     if len <= SMALL { work() } else { py.detach(work) }
 }
 
-/// Memory that the system refused.
+/// The error for memory that the system refused.
 pub fn out_of_memory(len: usize) -> pz::Error {
     pz::Error::OutOfMemory { needed: len as u64 }
 }

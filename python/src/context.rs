@@ -13,8 +13,8 @@ use crate::oneshot::{compress_into_with, compress_with, decompress_into_with, de
 
 /// Compresses one buffer after another, and keeps threads, tables and buffers from call to call.
 ///
-/// Results equal those of `compress` with the same options. Threads may share a compressor: calls at the same time use
-/// contexts of their own.
+/// Results equal those of `compress` with the same options. Threads may share a compressor: concurrent calls use
+/// separate contexts.
 #[pyclass(frozen, module = "libpz")]
 pub struct Compressor {
     options: Options,
@@ -30,7 +30,7 @@ impl Compressor {
     fn new(py: Python<'_>, level: i64, options: Option<Keywords<'_, '_>>) -> PyResult<Self> {
         let options = encode_options(py, level, options)?;
         let idle = Idle::new();
-        // Wrong options are an error now, not at the first call.
+        // Report wrong options now, not at the first call.
         idle.keep(pz::Compressor::new(&options).map_err(|error| raise(py, error))?);
         Ok(Self { options, idle })
     }
@@ -70,7 +70,7 @@ impl Compressor {
 
 /// Decompresses one buffer after another, and keeps threads, tables and buffers from call to call.
 ///
-/// Threads may share a decompressor: calls at the same time use contexts of their own.
+/// Threads may share a decompressor: concurrent calls use separate contexts.
 #[pyclass(frozen, module = "libpz")]
 pub struct Decompressor {
     options: DecodeOptions,

@@ -13,7 +13,7 @@ use pz::{Auto, Gpu};
 use crate::dlpack;
 use crate::error;
 
-/// What `device` and `device_memory` say.
+/// The choice that `device` and `device_memory` express.
 #[derive(Clone)]
 pub enum Device {
     /// The CPU alone.
@@ -25,8 +25,8 @@ pub enum Device {
 }
 
 impl Device {
-    /// The device with this name, which is opened if this process has not done so; it may take `memory` bytes of its
-    /// own memory.
+    /// Returns the device with this name, and opens it if this process has not yet done so. It may take `memory` bytes
+    /// of its own memory.
     pub fn new(py: Python<'_>, name: &str, memory: Option<u64>) -> PyResult<Self> {
         match name {
             "cpu" => Ok(Self::Cpu),
@@ -42,7 +42,7 @@ impl Device {
     }
 }
 
-/// Where contents go.
+/// The memory that contents go to.
 #[derive(Clone)]
 pub enum Place {
     /// The host's memory.
@@ -52,8 +52,8 @@ pub enum Place {
 }
 
 impl Place {
-    /// The memory of the device with this name, which is opened if this process has not done so. `auto` is the first
-    /// GPU of CUDA or, without one, the host's memory.
+    /// Returns the memory of the device with this name, and opens the device if this process has not yet done so.
+    /// `auto` is the first CUDA GPU or, without one, the host's memory.
     pub fn new(py: Python<'_>, name: &str) -> PyResult<Self> {
         let name = match name {
             "auto" if py.detach(has_cuda) => "cuda",
@@ -64,7 +64,7 @@ impl Place {
         {
             return Ok(Self::Device(memory.clone(), full.clone()));
         }
-        // A device of its own: buffers that the caller drops go back to the driver at once, and not to a pool.
+        // Open a separate device: buffers that the caller drops then go back to the driver at once, not to a pool.
         let (device, number) = py
             .detach(|| {
                 let found = discovery::find(name)?;
@@ -75,7 +75,7 @@ impl Place {
         let api = name.split(':').next().unwrap_or(name);
         let full = format!("{api}:{number}");
         let mut opened = opened();
-        // Another thread may have done so meanwhile.
+        // Another thread may have opened it meanwhile.
         if let Some((_, memory, full)) = opened.memories.iter().find(|(_, _, other)| *other == full)
         {
             return Ok(Self::Device(memory.clone(), full.clone()));
@@ -112,23 +112,24 @@ impl Place {
     }
 }
 
-/// Whether this machine has a GPU of CUDA.
+/// Whether this machine has a CUDA GPU.
 fn has_cuda() -> bool {
     static FOUND: PerProcess<bool> = PerProcess::new();
     *FOUND.get_or_init(|| discovery::devices(Api::Cuda).is_ok())
 }
 
-/// What this process has opened.
+/// The devices that this process has opened.
 #[derive(Default)]
 struct Opened {
     auto: Option<Auto>,
     /// By name.
     gpus: Vec<(String, Gpu)>,
-    /// Memories by the name that was asked for, with their full names.
+    /// Memories by the name that the caller used, with their full names.
     memories: Vec<(String, DeviceMemory, String)>,
 }
 
-/// What this process has opened. Threads hold this lock only with the interpreter's lock, so no thread waits for it.
+/// The devices of this process. Threads hold this lock only while they hold the interpreter's lock, so no thread waits
+/// for it.
 fn opened() -> MutexGuard<'static, Opened> {
     static OPENED: Lock<Opened> = Lock::new();
     OPENED.lock()
@@ -202,11 +203,11 @@ pub fn devices(py: Python<'_>) -> Vec<DeviceInfo> {
     })
 }
 
-/// How long to wait at exit for one call of a driver. Those that compile a kernel take seconds on a slow machine.
+/// How long to wait at exit for one call of a driver. Calls that compile a kernel take seconds on a slow machine.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// Waits until no thread calls a driver in the background, and has them call none any more: drivers cannot handle a
-/// process that ends meanwhile.
+/// Waits until no background thread calls a driver, and keeps them from calling one again: drivers crash if the process
+/// ends meanwhile.
 #[pyfunction]
 #[pyo3(signature = ())]
 pub fn finish_opening(py: Python<'_>) -> PyResult<()> {

@@ -1,4 +1,4 @@
-//! DLPack: how arrays and tensors of other packages hand out their memory without a copy.
+//! DLPack, through which arrays and tensors of other packages share their memory without a copy.
 //!
 //! The structures are those of `dlpack.h`, versions 0.8 and 1.0, which other packages rely on.
 
@@ -19,7 +19,7 @@ pub const CUDA: i32 = 2;
 const CUDA_HOST: i32 = 3;
 
 const UINT: u8 = 1;
-/// The newest version that is understood.
+/// The newest version that this code supports.
 const VERSION: (u32, u32) = (1, 0);
 const READ_ONLY: u64 = 1;
 const IS_COPIED: u64 = 2;
@@ -59,7 +59,7 @@ struct ManagedVersioned {
     tensor: Tensor,
 }
 
-/// Bytes to hand out: they stay where they are while `owner` lives.
+/// Bytes to share. They do not move while `owner` lives.
 pub struct Export<T> {
     pub owner: T,
     pub address: u64,
@@ -69,7 +69,7 @@ pub struct Export<T> {
     pub is_copied: bool,
 }
 
-/// What a tensor of ours refers to.
+/// The memory that a tensor of ours refers to.
 struct Owner<T> {
     _owner: T,
     shape: [i64; 1],
@@ -107,7 +107,7 @@ impl<T: Send + 'static> Export<T> {
             let managed = Managed { tensor, owner, deleter: Some(delete::<T> as _) };
             (Box::into_raw(Box::new(managed)).cast(), PLAIN)
         };
-        // SAFETY: the pointer is not null, and the name lives for ever. A capsule that nobody consumes frees the
+        // SAFETY: the pointer is not null, and the name lives for ever. A capsule that no consumer takes over frees the
         // tensor.
         unsafe {
             let capsule = ffi::PyCapsule_New(managed, name.as_ptr(), Some(drop_capsule));
@@ -117,7 +117,7 @@ impl<T: Send + 'static> Export<T> {
 }
 
 /// # Safety
-/// `managed` is a tensor that [`Export::into_capsule`] made with this type, and nobody uses it any more.
+/// `managed` is a tensor that [`Export::into_capsule`] made with this type, and nothing uses it any more.
 unsafe extern "C" fn delete<T>(managed: *mut Managed) {
     // SAFETY: the caller promises it.
     unsafe {
@@ -136,12 +136,12 @@ unsafe extern "C" fn delete_versioned<T>(managed: *mut ManagedVersioned) {
     }
 }
 
-/// Frees a tensor of ours if nobody has taken it over: whoever does renames the capsule.
+/// Frees a tensor of ours unless a consumer has taken it over. A consumer renames the capsule.
 ///
 /// # Safety
 /// Python calls it with a capsule of ours.
 unsafe extern "C" fn drop_capsule(capsule: *mut ffi::PyObject) {
-    // SAFETY: the capsule is ours, so that the pointer with either name is what it was made with.
+    // SAFETY: the capsule is ours, so under either name it holds the pointer with which it was made.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, PLAIN.as_ptr()) == 1 {
             let managed = ffi::PyCapsule_GetPointer(capsule, PLAIN.as_ptr()).cast::<Managed>();
@@ -167,14 +167,14 @@ pub struct Foreign {
     /// Kind and number of the device.
     pub device: (i32, i32),
     pub is_read_only: bool,
-    /// A stream whose earlier work the memory has to wait for.
+    /// A stream whose earlier work must end before the memory is used.
     pub stream: Option<u64>,
     /// Keeps the memory where it is.
     _owner: Py<PyAny>,
 }
 
 impl Foreign {
-    /// The memory of `object`, if it hands out any: through DLPack, or through CUDA's array interface.
+    /// The memory that `object` shares through DLPack or CUDA's array interface, if any.
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         if object.hasattr("__dlpack__")? {
             return Self::of_dlpack(object).map(Some);
@@ -193,7 +193,7 @@ impl Foreign {
     /// The memory as a slice.
     ///
     /// # Safety
-    /// It is memory of the host. As with every buffer, other threads must not write to it meanwhile.
+    /// It is host memory. As with every buffer, other threads must not write to it meanwhile.
     pub unsafe fn bytes(&self) -> &[u8] {
         if self.len == 0 {
             return &[];
@@ -206,7 +206,7 @@ impl Foreign {
     /// The memory as a slice to write to.
     ///
     /// # Safety
-    /// It is memory of the host that is not read-only. Other threads must not use it meanwhile.
+    /// It is writable host memory. Other threads must not use it meanwhile.
     pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
         if self.len == 0 {
             return &mut [];
@@ -227,15 +227,15 @@ impl Foreign {
             }
             capsule => capsule,
         };
-        // Packages refuse tensors whose memory does not hold what they stand for: those that are conjugated, or that
-        // have gradients.
+        // Packages refuse to share tensors that are conjugated, so that memory holds other numbers, or that have
+        // gradients.
         let capsule = capsule.map_err(|error| {
             let refuses = error.is_instance_of::<PyBufferError>(py)
                 || error.is_instance_of::<PyRuntimeError>(py);
             if refuses { error::of_buffer(py, error) } else { error }
         })?;
         let capsule = capsule.cast::<PyCapsule>()?;
-        // The capsule is not taken over, so that it frees the tensor when it is dropped.
+        // Do not take over the capsule: it then frees the tensor when it is dropped.
         // SAFETY: a capsule with one of these names holds the structure that DLPack defines for it.
         let (tensor, flags) = unsafe {
             let pointer = capsule.as_ptr();
@@ -257,7 +257,7 @@ impl Foreign {
         let tensor = unsafe { &*tensor };
         let (shape, strides) = match usize::try_from(tensor.dimensions).unwrap_or(0) {
             0 => (&[][..], None),
-            // SAFETY: there is a number for each dimension; strides may be missing.
+            // SAFETY: both arrays have a number for each dimension; strides may be missing.
             n => unsafe {
                 let strides = (!tensor.strides.is_null())
                     .then(|| std::slice::from_raw_parts(tensor.strides, n));
@@ -301,7 +301,7 @@ impl Foreign {
         Ok(Self {
             address,
             len: len.ok_or_else(|| error::buffer(py, "the array is too large"))?,
-            // The interface does not say which device; the driver refuses another's memory.
+            // The interface does not name the device; the driver refuses memory of another device.
             device: (CUDA, 0),
             is_read_only,
             stream,

@@ -64,7 +64,7 @@ fn exception(py: Python<'_>, error: &Error) -> PyErr {
             let attributes = [("start", Some(start)), ("end", Some(end)), ("len", Some(len))];
             of_class(py, "RangeError", message, &attributes)
         }
-        // Variants that a later version of the library adds, too.
+        // Also covers variants that a later version of the library adds.
         _ => of_class(py, "InternalError", message, &[]),
     }
 }
@@ -100,12 +100,12 @@ pub fn buffer_too_small(py: Python<'_>, needed: u64, len: u64) -> PyErr {
     of_class(py, "BufferTooSmallError", message, &[("needed", Some(needed)), ("len", Some(len))])
 }
 
-/// The exception for memory that cannot be used as it is to be.
+/// The exception for memory that is unsuitable for its use.
 pub fn buffer(py: Python<'_>, message: impl Into<String>) -> PyErr {
     of_class(py, "UnsuitableBufferError", message.into(), &[])
 }
 
-/// The same for what another package raises when it does not hand out its memory.
+/// The same if another package raises an exception instead of sharing its memory.
 pub fn of_buffer(py: Python<'_>, raised: PyErr) -> PyErr {
     if classes(py)
         .and_then(|classes| classes.getattr("Error"))
@@ -128,7 +128,7 @@ pub fn option(py: Python<'_>, message: String) -> PyErr {
     of_class(py, "OptionError", message, &[])
 }
 
-/// The exception for an object that another thread is using, or that was made before a fork.
+/// The exception for an object that another thread is using, or that the process made before a fork.
 pub fn in_use(py: Python<'_>, message: &str) -> PyErr {
     of_class(py, "InUseError", message.to_string(), &[])
 }
@@ -157,7 +157,7 @@ pub fn of_io(py: Python<'_>, error: &io::Error, path: Option<&Bound<'_, PyAny>>)
     };
     let text = || py.import("os")?.call_method1("strerror", (number,))?.extract::<String>();
     let text = text().unwrap_or_else(|_| error.to_string());
-    // OSError becomes the subclass of the number.
+    // For this number, `OSError` makes an object of the right subclass.
     match path {
         Some(path) => PyOSError::new_err((number, text, path.clone().unbind())),
         None => PyOSError::new_err((number, text)),

@@ -1,9 +1,9 @@
-//! Contexts that wait for their next use, and what a fork makes of them.
+//! Contexts that wait for their next use, and their handling after a fork.
 //!
-//! Contexts that any call may use wait in an [`Idle`]; one that has a state of its own lies in an [`Exclusive`].
+//! Contexts that any call may use wait in an [`Idle`]. A context with a state of its own lies in an [`Exclusive`].
 //!
-//! A context holds threads and locks, so only the process that made it uses it, and drops it: in one that was forked
-//! there are no contexts that wait, and one with a state of its own is out of reach.
+//! A context holds threads and locks, so only the process that made it uses and drops it. In a forked child, an `Idle`
+//! is empty, and the context of an `Exclusive` is out of reach.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,20 +12,20 @@ use pz::internal::process::{Lock, OfProcess};
 
 use crate::error;
 
-/// The most contexts that wait. Each may hold threads and tables of its own.
+/// The most waiting contexts. Each may hold threads and tables of its own.
 const MAX_IDLE: usize = 8;
 
-/// Contexts that are not in use. Threads that need one at the same time each get one of their own, so none waits for
-/// another, and none uses a context in the middle of another's work.
+/// Contexts that are not in use. Each thread that needs one at the same time gets its own, so no thread waits for
+/// another, or uses a context in the middle of another's work.
 pub struct Idle<T>(Lock<Vec<T>>);
 
 impl<T: Send> Idle<T> {
-    /// None yet.
+    /// Makes an empty list.
     pub const fn new() -> Self {
         Self(Lock::new())
     }
 
-    /// One that is not in use; `None` if a new one is needed.
+    /// Takes a context that is not in use; `None` if the caller needs a new one.
     pub fn take(&self) -> Option<T> {
         self.take_if(|_| true)
     }
@@ -46,14 +46,14 @@ impl<T: Send> Idle<T> {
         Ok(result)
     }
 
-    /// The one that was last in use of those that `suits` accepts; `None` if a new one is needed.
+    /// Takes the last used context that `suits` accepts; `None` if the caller needs a new one.
     fn take_if(&self, suits: impl Fn(&T) -> bool) -> Option<T> {
         let mut idle = self.0.lock();
         let at = idle.iter().rposition(suits)?;
         Some(idle.remove(at))
     }
 
-    /// Keeps a context for its next use. Of too many, the one that has waited longest is dropped.
+    /// Keeps a context for its next use. If there are too many, drops the one that has waited longest.
     pub fn keep(&self, context: T) {
         let mut idle = self.0.lock();
         let oldest = if idle.len() < MAX_IDLE { None } else { Some(idle.remove(0)) };
@@ -79,7 +79,7 @@ enum State<T> {
 }
 
 impl<T: Send> Exclusive<T> {
-    /// A context that is not in use.
+    /// Holds a context that is not in use.
     pub fn new(context: T) -> Self {
         Self(Mutex::new(State::Idle(OfProcess::new(context))))
     }
@@ -102,12 +102,12 @@ impl<T: Send> Exclusive<T> {
         Ok(result)
     }
 
-    /// Takes the context for good; `None` if that has been done, or if it is the business of the process before a fork.
+    /// Takes the context for good; `None` if that has happened before, or if the parent process made the context.
     pub fn take(&self, py: Python<'_>) -> PyResult<Option<T>> {
         self.enter(py, State::Closed)
     }
 
-    /// Drops the context, or has the call that is using it do so.
+    /// Drops the context. If a call is using it, that call drops it.
     pub fn close(&self) {
         let state = std::mem::replace(&mut *self.lock(), State::Closed);
         drop(state);
@@ -129,8 +129,8 @@ impl<T: Send> Exclusive<T> {
         }
     }
 
-    /// Threads hold this lock only with the interpreter's lock, which is also held to fork. So no thread waits for it,
-    /// and it is never locked in a new process.
+    /// Threads hold this lock only while they hold the interpreter's lock, and so does a thread that forks. So no
+    /// thread waits for this lock, and it is never locked in a new process.
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! What files hold, what damaged files still hold, and what work will cost.
+//! Lists the blocks of files, recovers damaged files, and predicts costs.
 
 use std::io::Cursor;
 
@@ -94,7 +94,7 @@ pub fn frames(py: Python<'_>, source: &Bound<'_, PyAny>, blocks: bool) -> PyResu
     listed.map_err(|error| raise(py, error))
 }
 
-/// What was saved of a damaged file, as a dictionary.
+/// The result of a recovery, as a dictionary.
 #[derive(IntoPyObject)]
 pub struct RecoveryReport {
     blocks: u64,

@@ -1,7 +1,7 @@
 //! The extension module of the Python package `libpz`: the Rust library's calls, on Python's buffers and files.
 //!
-//! The package's Python files add what is easier said there: exception classes, file objects, tensors, codecs for
-//! Zarr. Every call that does more than look something up releases the interpreter's lock while it works.
+//! The package's Python files add parts that are easier to write in Python: exception classes, file objects, tensors,
+//! codecs for Zarr. Every call that does more than look something up releases the interpreter's lock while it works.
 //!
 //! | module | what |
 //! |---|---|
@@ -10,15 +10,15 @@
 //! | `buffer` | memory of Python objects as slices |
 //! | `context` | `Compressor` and `Decompressor` |
 //! | `device` | devices by name |
-//! | `dlpack` | memory of other packages' tensors, and ours for them |
+//! | `dlpack` | shared memory with the tensors of other packages |
 //! | `error` | exceptions |
-//! | `idle` | contexts that wait for their next use, and what a fork makes of them |
-//! | `inspect` | what files hold and what work will cost |
-//! | `load` | contents of a file into memory |
+//! | `idle` | contexts that wait for their next use, and their handling after a fork |
+//! | `inspect` | lists, recovery and predictions |
+//! | `load` | decompression into memory of devices and of the host |
 //! | `memory` | memory of devices and of tensors |
 //! | `new_file` | files that get their names when they are complete |
 //! | `oneshot` | one call for one buffer |
-//! | `reader` | contents of files, in any order or in theirs |
+//! | `reader` | contents of files, in any order or as a stream |
 //! | `source` | paths and Python's file objects as files |
 //! | `traced` | references that Python's garbage collector sees |
 //! | `writer` | compression to a file |
@@ -67,7 +67,7 @@ mod _libpz {
     #[pymodule_export]
     use crate::writer::Writer;
 
-    /// The version, as packages have it.
+    /// The version of the package.
     #[pymodule_export]
     #[allow(non_upper_case_globals, reason = "the name that Python's packages give it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");

@@ -1,4 +1,4 @@
-//! `load`: contents of a file into the memory of a device, or of the host.
+//! `load`: decompresses a file into the memory of a device or of the host.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crate::error::{self, raise};
 use crate::memory::{DeviceBuffer, Target, imported_after, stream_number, target, wait_for};
 use crate::source::Source;
 
-/// Decompresses `source`, a path or a URI, into memory: see `libpz.load`. Returns `out` or, without it, a new buffer.
+/// Decompresses `source`, a path or a URI, into memory: see `libpz.load`. Returns `out`, or a new buffer if there is
+/// none.
 #[pyfunction]
 #[pyo3(signature = (source, device, start, stop, out, stream, **options))]
 #[expect(
@@ -87,10 +88,10 @@ pub fn load<'py>(
     }
 }
 
-/// What contents are read with.
+/// The reader of the contents.
 enum Opened<'a> {
     Archive(Box<Archive>),
-    /// For host memory: it decodes straight into place.
+    /// For host memory: decodes straight into place.
     Reader(Box<SeekableReader<pz::ReadAtCursor>>, &'a Source),
 }
 
@@ -155,8 +156,8 @@ fn fill(
             py.detach(|| opened.read_host(range, bytes))
         }
         Target::Tensor(tensor) => {
-            // SAFETY: it is writable memory of the host. That other threads use it meanwhile is the caller's mistake,
-            // as with every buffer.
+            // SAFETY: it is writable host memory. As with every buffer, the caller must keep other threads from using
+            // it meanwhile.
             let bytes = unsafe { tensor.bytes_mut() };
             py.detach(|| opened.read_host(range, bytes))
         }

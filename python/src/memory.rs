@@ -1,4 +1,4 @@
-//! Memory of devices and of tensors: `DeviceBuffer`, destinations, and what is compressed where it is.
+//! Memory of devices and of tensors: `DeviceBuffer`, destinations, and sources for compression on a device.
 
 use std::ffi::{c_int, c_void};
 use std::io::Write;
@@ -20,15 +20,15 @@ use crate::error::{self, raise};
 /// Contents in the memory of a device or, with `device="cpu"`, of the host.
 ///
 /// Other packages take the memory without a copy: `torch.from_dlpack`, `cupy.from_dlpack` and `jax.dlpack.from_dlpack`
-/// through DLPack, Numba through `__cuda_array_interface__`, and NumPy through the buffer protocol where it is the
-/// host's. Elements are bytes. Nothing writes to it but `load` with `out` and whoever it was given to.
+/// through DLPack, Numba through `__cuda_array_interface__`, and NumPy through the buffer protocol if it is host
+/// memory. Elements are bytes. Only `load` with `out`, and packages that share the memory, write to it.
 #[pyclass(frozen, module = "libpz._libpz")]
 pub struct DeviceBuffer(Arc<Shared>);
 
-/// What a buffer and those who were given its memory share.
+/// The state that a buffer shares with the packages that use its memory.
 struct Shared {
     buffer: OfProcess<Mutex<Buffer>>,
-    /// Where the bytes are, if other packages can use them there.
+    /// The address of the bytes, if other packages can use them there.
     address: Option<u64>,
     len: u64,
     place: Place,
@@ -49,7 +49,7 @@ impl DeviceBuffer {
         Self(Arc::new(Shared { buffer, address, len, place }))
     }
 
-    /// Where other packages find the bytes.
+    /// The address at which other packages find the bytes.
     fn address(&self, py: Python<'_>) -> PyResult<u64> {
         self.0.address.ok_or_else(|| {
             let name = self.0.place.name();
@@ -91,7 +91,7 @@ impl DeviceBuffer {
         }
     }
 
-    /// Where it is.
+    /// The memory that it is in.
     pub fn place(&self) -> &Place {
         &self.0.place
     }
@@ -158,10 +158,10 @@ impl DeviceBuffer {
         Ok(self.0.place.dlpack())
     }
 
-    /// Hand out the memory as a tensor of bytes, for the `from_dlpack` of other packages; with `copy=True` a copy of
-    /// it, and with the host as `dl_device` a copy there.
+    /// Share the memory as a tensor of bytes, for the `from_dlpack` of other packages. With `copy=True`, share a copy;
+    /// with the host as `dl_device`, a copy in host memory.
     ///
-    /// The contents are complete, so that `stream` need not wait for anything.
+    /// The contents are complete, so `stream` need not wait for anything.
     #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
     fn __dlpack__<'py>(
         &self,
@@ -222,8 +222,8 @@ impl DeviceBuffer {
         };
         let start: *mut c_void = std::ptr::with_exposed_provenance_mut(address as usize);
         let len = this.0.len as ffi::Py_ssize_t;
-        // SAFETY: the view is Python's. The memory stays where it is while the object lives, to which the view gets a
-        // reference.
+        // SAFETY: the view is Python's. The view gets a reference to the object, and the memory does not move while the
+        // object lives.
         let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, len, 0, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
@@ -252,7 +252,7 @@ impl Target<'_> {
     }
 }
 
-/// Where `out` is, which must be writable.
+/// The memory of `out`, which must be writable.
 pub fn target<'py>(out: &Bound<'py, PyAny>) -> PyResult<Target<'py>> {
     if let Ok(own) = out.cast::<DeviceBuffer>() {
         return Ok(Target::Own(own.clone()));
@@ -271,7 +271,7 @@ pub fn target<'py>(out: &Bound<'py, PyAny>) -> PyResult<Target<'py>> {
     if tensor.is_on_host() { Ok(Target::Tensor(tensor)) } else { Ok(Target::OnDevice(tensor)) }
 }
 
-/// A number of CUDA's for a stream: an integer, or a stream of torch or CuPy.
+/// CUDA's number of a stream, which is given as an integer or as a stream of torch or CuPy.
 pub fn stream_number(stream: Option<&Bound<'_, PyAny>>) -> PyResult<Option<u64>> {
     let Some(stream) = stream else { return Ok(None) };
     for name in ["cuda_stream", "ptr"] {
@@ -282,10 +282,10 @@ pub fn stream_number(stream: Option<&Bound<'_, PyAny>>) -> PyResult<Option<u64>>
     stream.extract().map(Some)
 }
 
-/// CUDA's number for its default stream.
+/// CUDA's number of its default stream.
 const CUDA_DEFAULT_STREAM: u64 = 1;
 
-/// The memory of a tensor of CUDA as a buffer, and where it is.
+/// The memory of a CUDA tensor as a buffer, and its device.
 fn imported(py: Python<'_>, tensor: &Foreign) -> PyResult<(DeviceMemory, String, Buffer)> {
     let (dlpack::CUDA, number) = tensor.device else {
         let kind = tensor.device.0;
@@ -297,18 +297,18 @@ fn imported(py: Python<'_>, tensor: &Foreign) -> PyResult<(DeviceMemory, String,
     let memory = place.memory();
     let (address, bytes) = (tensor.address, tensor.len);
     let buffer = py.detach(|| {
-        // SAFETY: the tensor is valid memory of that many bytes while we hold it. That others use it meanwhile is the
-        // caller's mistake, as with every buffer.
+        // SAFETY: the tensor is valid memory of that many bytes while we hold it. As with every buffer, the caller must
+        // keep other threads from using it meanwhile.
         unsafe { memory.import(NativeBuffer::Cuda { address, bytes }) }
     });
     let buffer = buffer.map_err(|why| error::device(py, place.name(), &why))?;
     Ok((memory, place.name().to_string(), buffer))
 }
 
-/// The same, after the work that was queued before on the tensor, in `stream` or in the default one.
+/// The same, after waiting for earlier work on the tensor, in `stream` or in the default stream.
 pub fn imported_after(py: Python<'_>, tensor: &Foreign, stream: Option<u64>) -> PyResult<Buffer> {
     let (memory, name, buffer) = imported(py, tensor)?;
-    // All ordinary streams wait for the default one, and it for them.
+    // Ordinary streams and the default stream wait for each other.
     let streams = [stream.or(Some(CUDA_DEFAULT_STREAM)), tensor.stream];
     for stream in streams.into_iter().flatten() {
         wait_for(py, &memory, &name, stream)?;
@@ -316,7 +316,7 @@ pub fn imported_after(py: Python<'_>, tensor: &Foreign, stream: Option<u64>) -> 
     Ok(buffer)
 }
 
-/// Waits for the work that was queued before on a stream of CUDA's.
+/// Waits for earlier work on a CUDA stream.
 pub fn wait_for(py: Python<'_>, memory: &DeviceMemory, name: &str, stream: u64) -> PyResult<()> {
     let waited = py.detach(|| {
         let stream = std::ptr::with_exposed_provenance_mut(stream as usize);
@@ -330,12 +330,12 @@ pub fn wait_for(py: Python<'_>, memory: &DeviceMemory, name: &str, stream: u64) 
 pub enum OnDevice {
     /// A buffer of this package.
     Own(Py<DeviceBuffer>),
-    /// That of a tensor, which stays as long.
+    /// The memory of a tensor, which lives as long.
     Tensor { buffer: Buffer, _tensor: Foreign },
 }
 
 impl OnDevice {
-    /// The device memory of `data`; `None` if it is the host's.
+    /// The device memory of `data`; `None` for host memory.
     pub fn of(data: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let py = data.py();
         if let Ok(own) = data.cast::<DeviceBuffer>() {
@@ -354,7 +354,7 @@ impl OnDevice {
         }
     }
 
-    /// How many bytes there are.
+    /// Its length in bytes.
     pub fn len(&self, py: Python<'_>) -> PyResult<u64> {
         match self {
             Self::Own(buffer) => buffer.get().with(py, |buffer| buffer.len()),
@@ -372,7 +372,7 @@ impl OnDevice {
         self.compress(py, |buffer| buffer.compress_to(0..buffer.len(), writer, options))
     }
 
-    /// Compresses it to `room`, and returns how many bytes there are, which may not fit.
+    /// Compresses it to `room`, and returns the length of the result, which may not fit.
     pub fn compress_to_slice(
         &self,
         py: Python<'_>,

@@ -9,11 +9,11 @@ use pz::internal::output::{Existing, NewFile, Refusal};
 use crate::error;
 use crate::idle::Exclusive;
 
-/// A file that replaces the one at `path`, or that is written there in place if it is a device, a pipe, or a file that
-/// cannot be replaced. `path` may be a link to it.
+/// A new file that replaces the file at `path`. A device, a pipe, or a file that cannot be replaced is written in
+/// place. `path` may be a link.
 ///
-/// It is complete only after `finish`. If it is dropped before, nothing is left of it, and a file that it would have
-/// replaced is as it was.
+/// It is complete only after `finish`. If it is dropped earlier, nothing is left of it, and the file that it would have
+/// replaced is unchanged.
 #[pyclass(frozen, name = "NewFile", module = "libpz._libpz")]
 pub struct PyNewFile {
     file: Exclusive<NewFile>,
@@ -42,7 +42,7 @@ impl PyNewFile {
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         let Some(mut file) = self.file.take(py)? else { return Ok(()) };
         let finished = py.detach(|| {
-            // What the file system refuses of the mode is no error: the contents are complete.
+            // It is no error if the file system refuses the mode: the contents are complete.
             let _ = file.set_attributes();
             file.finish()
         });

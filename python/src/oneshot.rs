@@ -13,29 +13,28 @@ use crate::error::{self, raise};
 use crate::idle::Idle;
 use crate::memory::OnDevice;
 
-/// Compressors of calls with short inputs: making tables takes far longer than compressing such an input.
+/// Compressors for calls with short inputs: making tables takes far longer than compressing such an input.
 static COMPRESSORS: Idle<pz::Compressor> = Idle::new();
 
 /// Compress `data` and return the result.
 ///
-/// `data` is any object with a C-contiguous buffer: `bytes`, `bytearray`, `memoryview`, a NumPy array. The
-/// interpreter's lock is released meanwhile; no other thread may change `data` then. A tensor in the memory of a GPU of
-/// CUDA, or a `DeviceBuffer`, is compressed there, and only the result crosses the bus; the CPU does what the GPU does
-/// not: level 9, `filter="auto"` and `long`.
+/// `data` is any object with a C-contiguous buffer: `bytes`, `bytearray`, `memoryview`, a NumPy array. Meanwhile the
+/// interpreter's lock is released, and no other thread may change `data`. A CUDA tensor or a `DeviceBuffer` is
+/// compressed on its GPU, and only the result crosses the bus. But level 9, `filter="auto"` and `long` run on the CPU.
 ///
 /// - `level`: 1 (fastest) to 9 (smallest).
 /// - `pipeline`: "lzh", "lzf", "bwt", "fse" or "store" instead of the level's.
 /// - `block_size`, `window`: in bytes, powers of two, instead of the level's.
-/// - `long`: also look for repetitions of earlier blocks, up to so many bytes back; takes about as much more memory. 0,
-///   the default, for none; at level 9 without a filter the default is four blocks, 64 MiB.
+/// - `long`: also look for repetitions of earlier blocks, up to this many bytes back, which takes about that much more
+///   memory. The default is 0, which turns this off; at level 9 without a filter it is four blocks, 64 MiB.
 /// - `filter`: rearranges typed data first: "f32", "bf16", "i16", "i64x3" and so on, chains such as
 ///   "delta8,zigzag8,transpose8", or "auto", which looks at each block.
-/// - `rsyncable`: end frames where the contents decide, so that after a small change rsync and backups find most of the
-///   result again; it gets a few percent larger.
-/// - `threads`: 0 for one on each core. The result does not depend on it.
+/// - `rsyncable`: let the contents decide where frames end. After a small change most of the result stays the same,
+///   which helps rsync and backups; it gets a few percent larger.
+/// - `threads`: 0 for one on each core. The result does not depend on the number.
 /// - `memory`: the most bytes of memory to take, beside `data` and the result; by default 2 GiB.
 /// - `device`: "cpu"; "auto" for a GPU where that should save time; or "cuda", "opencl", "webgpu", "opencl:1" for a
-///   particular one beside the CPU, which must be there. The result does not depend on it.
+///   particular device beside the CPU, which must exist. The result does not depend on the device.
 /// - `device_memory`: the most bytes of its own memory that the device may take.
 /// - `verify`: whether to decode again what a GPU has encoded.
 #[pyfunction]
@@ -65,7 +64,7 @@ fn compress_on_device<'py>(
     source: &OnDevice,
     options: &pz::Options,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    // Room for blocks that do not shrink. What is not written to takes no memory.
+    // Leave room for blocks that do not shrink. Pages that are never written take no memory.
     let len = source.len(py)? as usize;
     if let Some(mut new) = NewBytes::new(py, len + len / 64 + 4096) {
         let room = new.as_mut().len() as u64;
@@ -122,9 +121,9 @@ fn compress_to(bytes: &[u8], writer: impl Write, options: &pz::Options) -> Resul
     )?
 }
 
-/// The device memory of `data`, if that is where it is.
+/// The device memory of `data`, if it is in device memory.
 fn on_device(data: &Bound<'_, PyAny>) -> PyResult<Option<OnDevice>> {
-    // Small calls are mostly with these.
+    // Most small calls pass `bytes`.
     if data.is_exact_instance_of::<PyBytes>() { Ok(None) } else { OnDevice::of(data) }
 }
 
@@ -162,11 +161,10 @@ pub fn compress_into_with(
 /// Decompress `data`, which is one or more frames in a row, and return the contents.
 ///
 /// - `threads`: 0 for one on each core.
-/// - `max_output`: the most bytes of contents, for input that is not trusted.
+/// - `max_output`: the most bytes of contents, for untrusted input.
 /// - `max_memory`: the most bytes of memory to take, beside `data` and the result; by default 2 GiB.
-/// - `allow_modules`: whether modules may run that the input brings with it, which are programs of its author's: all,
-///   or those with the SHA-256 in a list. A module can only read and write what it is given, in bounded time and
-///   memory.
+/// - `allow_modules`: which modules in the input may run: `True` for all, or a list of SHA-256 hashes. Modules are
+///   programs by the author of the input. They can access only their input and output, in bounded time and memory.
 /// - `device`, `device_memory`: as for `compress`.
 #[pyfunction]
 #[pyo3(signature = (data, **options), text_signature = "(data, *, threads=0, max_output=None, max_memory=None, \
@@ -197,7 +195,7 @@ pub fn decompress_into(
     decompress_into_with(py, data, buffer, &mut pz::Decompressor::new(&options))
 }
 
-/// The length in bytes of the contents of `data`. Nothing is decoded.
+/// Return the length in bytes of the contents of `data`, without decoding.
 #[pyfunction]
 pub fn content_size(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u64> {
     let input = Input::new(data)?;
@@ -205,7 +203,7 @@ pub fn content_size(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u64> {
     detached(py, bytes.len(), || pz::content_size(bytes)).map_err(|error| raise(py, error))
 }
 
-/// The most contents that are decoded with the interpreter's lock: a short input may hold a great deal.
+/// The most contents to decode while holding the interpreter's lock: a short input may hold very long contents.
 const MAX_ATTACHED: usize = 64 << 10;
 
 /// Decompresses with a context to a new object.

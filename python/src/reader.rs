@@ -1,4 +1,4 @@
-//! Contents of files, in any order or in theirs.
+//! Contents of files, in any order or as a stream.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::idle::{Exclusive, Idle};
 use crate::source::{PyFile, Source};
 use crate::traced::{FirstFailure, Visited};
 
-/// The least bytes for which threads are worth their start.
+/// The least bytes for which starting threads pays.
 const MIN_PARALLEL: u64 = 1 << 20;
 
 /// Reads any part of the contents of a compressed file.
 ///
-/// `source` is a path, which threads may read at the same time, or a seekable file object, which they may not.
+/// `source` is a path or a seekable file object. Threads may read at the same time if it is a path.
 #[pyclass(frozen, module = "libpz._libpz")]
 pub struct Reader {
     source: Source,
@@ -56,7 +56,8 @@ impl Reader {
         self.size
     }
 
-    /// Fill `buffer` with the contents from `offset` on; return the number of bytes, less than its length at the end.
+    /// Fill `buffer` with the contents from `offset` on. Return the number of bytes, which is less than its length only
+    /// at the end.
     fn read_into(&self, py: Python<'_>, offset: u64, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let mut output = Output::new(buffer)?;
         let bytes = output.bytes();
@@ -68,7 +69,7 @@ impl Reader {
         Ok(len)
     }
 
-    /// Return `size` bytes of the contents from `offset` on, less at the end.
+    /// Return `size` bytes of the contents from `offset` on, or fewer at the end.
     fn read_bytes<'py>(
         &self,
         py: Python<'py>,
@@ -101,9 +102,9 @@ impl Reader {
 }
 
 impl Reader {
-    /// How many of `wanted` bytes there are from `offset` on.
+    /// The number of bytes from `offset` on, at most `wanted`.
     fn available(&self, offset: u64, wanted: u64) -> usize {
-        // Memory for them exists or is about to be asked for, so a length that does not fit only fails there.
+        // The caller has memory for them, or asks for it next. A length that is too large fails there.
         usize::try_from(self.size.saturating_sub(offset).min(wanted)).unwrap_or(usize::MAX)
     }
 
@@ -151,7 +152,7 @@ fn read(
     mut bytes: &mut [u8],
 ) -> Result<(), Error> {
     let len = bytes.len() as u64;
-    // Shorter ranges come from few blocks, of which the last stays decoded for the next read.
+    // Shorter ranges lie in few blocks. The last block stays decoded for the next read.
     if len >= MIN_PARALLEL.max(2 * context.block_size()) {
         return context.copy_range(offset..offset + len, &mut bytes);
     }
@@ -161,7 +162,7 @@ fn read(
 
 /// Reads the contents of a compressed stream from its beginning to its end.
 ///
-/// `source` is a file object with `read`, such as a pipe or a socket's. Threads decode ahead.
+/// `source` is a file object with `read`, such as a pipe or a socket. Threads decode ahead.
 #[pyclass(frozen, module = "libpz._libpz")]
 pub struct StreamReader {
     decoder: Exclusive<Box<Decoder<PyFile>>>,

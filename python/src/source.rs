@@ -19,9 +19,9 @@ use crate::buffer::Input;
 use crate::error;
 use crate::traced::{Traced, Visited};
 
-/// A compressed file, to be read in any order.
+/// A compressed file that can be read in any order.
 pub struct Source {
-    /// What reads it.
+    /// The reader of the file.
     pub file: Arc<dyn ReadAt>,
     kind: Kind,
 }
@@ -29,14 +29,14 @@ pub struct Source {
 enum Kind {
     /// The local file with this path.
     Path(PathBuf),
-    /// What a URI names.
+    /// The file that a URI names.
     Uri(Arc<dyn access::Source>),
     /// A file object.
     Object(Arc<FileObject>),
 }
 
 impl Source {
-    /// Opens a path, or takes a seekable file object from where it stands on.
+    /// Opens a path, or takes a seekable file object, which is read from its current position.
     pub fn new(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if object.hasattr("read")? {
             let object = Arc::new(FileObject::new(py, object)?);
@@ -71,8 +71,8 @@ impl Source {
         Ok(Self { file: Arc::new(file), kind: Kind::Uri(remote) })
     }
 
-    /// Whether a call for which no context waits opens the file again. The only context of a file object is then in
-    /// use; in a process that was forked, opening it again says why it cannot be read.
+    /// Whether a call opens the file again if no context is free. A file object has only one context, so then it is in
+    /// use. In a forked process, opening it again gives the error that explains this.
     pub fn opens_again(&self) -> bool {
         self.object().is_none_or(|object| !object.file.process.is_here())
     }
@@ -96,12 +96,12 @@ impl Source {
         }
     }
 
-    /// A reader of it.
+    /// Makes a reader of it.
     pub fn cursor(&self) -> ReadAtCursor {
         ReadAtCursor::new(Arc::clone(&self.file))
     }
 
-    /// Does `work`, which may read, and puts a file object back where it stands now.
+    /// Does `work`, which may read, and puts a file object back to its current position.
     pub fn reading<T, E: From<io::Error>>(
         &self,
         work: impl FnOnce() -> Result<T, E>,
@@ -112,7 +112,8 @@ impl Source {
         }
     }
 
-    /// The exception for an error of an archive of this file: the file object's own, if it has raised one.
+    /// The exception for an error of an archive of this file. If the file object has raised an exception, it is that
+    /// one.
     pub fn archive_error(&self, py: Python<'_>, error: ArchiveError) -> PyErr {
         let raised = self.object().and_then(|object| object.raised().take());
         raised.unwrap_or_else(|| error::of_archive(py, error))
@@ -159,7 +160,7 @@ impl ReadAt for PathFile {
     }
 }
 
-/// What a URI names. Short reads, of headers and indices, share requests.
+/// The file that a URI names. Short reads of headers and indices share requests.
 struct UriFile {
     source: Arc<dyn access::Source>,
     reader: PerProcess<Mutex<SourceReader>>,
@@ -185,15 +186,15 @@ impl ReadAt for UriFile {
     }
 }
 
-/// A file object that seeks, from where it stood when it was given.
+/// A seekable file object, from its position at the start.
 struct FileObject {
     file: PyFile,
     start: u64,
-    /// Bytes from there to its end.
+    /// Bytes from that position to its end.
     len: u64,
     /// The threads of an archive take turns.
     turn: Lock<()>,
-    /// What it has raised in the turn of such a thread. An archive only keeps the words.
+    /// The exception that it raised in the turn of such a thread. An archive keeps only the message.
     raised: Lock<Option<PyErr>>,
 }
 
@@ -283,8 +284,8 @@ impl access::Source for InTurns {
 
 /// A file object of Python's. Its exceptions travel as errors and come back to the caller as they were.
 ///
-/// After a fork, parent and child share its position: a read of one moves it for the other. So only the process that
-/// was given the object uses it.
+/// After a fork, parent and child share its position, so a read in one moves it for the other. So only the process that
+/// got the object uses it.
 #[derive(Clone)]
 pub struct PyFile {
     object: Arc<Traced<PyAny>>,
@@ -306,7 +307,7 @@ impl PyFile {
         Ok(Self { object, process: Owner::here() })
     }
 
-    /// The reference, for the garbage collector: to be shown to it by the one Python object that has this.
+    /// The reference. The Python object that owns this must show it to the garbage collector.
     pub fn traced(&self) -> &Traced<PyAny> {
         &self.object
     }
@@ -324,7 +325,7 @@ impl PyFile {
         result.unwrap_or_else(|| Err(io::Error::other("the interpreter has ended")))
     }
 
-    /// Not all file objects return where they stand then.
+    /// Not all file objects return their new position.
     fn seek(&self, to: SeekFrom) -> io::Result<()> {
         let arguments = match to {
             SeekFrom::Start(offset) => (i128::from(offset), 0),
@@ -338,7 +339,7 @@ impl PyFile {
         self.call(|file| file.call_method0("tell")?.extract())
     }
 
-    /// Reads at most `buffer.len()` bytes from where the file object is.
+    /// Reads at most `buffer.len()` bytes from the current position.
     fn read_some(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.call(|file| {
             let part = file.call_method1("read", (buffer.len(),))?;
@@ -372,8 +373,8 @@ impl Write for PyFile {
                 Some(_) => {
                     Err(PyValueError::new_err("write() returned more bytes than it was given"))
                 }
-                // This is how raw files say that they would block. Objects with a `write` of their own often return
-                // nothing.
+                // Raw files return `None` if they would block. But other objects with a `write` often return `None`
+                // too.
                 None if is_raw(file)? => Err(io::Error::from(ErrorKind::WouldBlock).into()),
                 None => Ok(bytes.len()),
             }

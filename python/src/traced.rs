@@ -25,7 +25,7 @@ impl<T> Traced<T> {
         object.as_ref().map(|object| object.clone_ref(py))
     }
 
-    /// Refers to `object` from now on.
+    /// Replaces the reference by one to `object`.
     pub fn set(&self, object: Option<Py<T>>) {
         let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *place, object);
@@ -34,8 +34,8 @@ impl<T> Traced<T> {
         drop(old);
     }
 
-    /// Shows the reference to the garbage collector. Threads hold the lock only with the interpreter's lock, which the
-    /// collector's thread has now.
+    /// Shows the reference to the garbage collector. Threads hold the lock only while they hold the interpreter's lock,
+    /// which the collector's thread holds now.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Visited {
         match self.0.try_lock() {
             Ok(object) => visit.call(&*object),
@@ -43,24 +43,24 @@ impl<T> Traced<T> {
         }
     }
 
-    /// Gives the object up, for the garbage collector.
+    /// Drops the reference, for the garbage collector.
     pub fn clear(&self) {
         self.set(None);
     }
 }
 
-/// The exception after which a file is of no more use.
+/// The exception that made a file unusable.
 pub struct FirstFailure(Traced<PyBaseException>);
 
 impl FirstFailure {
-    /// None yet.
+    /// No exception so far.
     pub fn none() -> Self {
         Self(Traced::new(None))
     }
 
-    /// What to raise for `error`. The first is kept. Later ones only say that there was a first, so a copy of that is
-    /// raised instead, which has it as its cause: who waits for exceptions of one kind, such as those of a file object
-    /// of theirs, mostly catches what closing the file raises.
+    /// The exception to raise for `error`. Keeps the first exception. Later errors only say that there was an earlier
+    /// one, so this raises a copy of the first, with the first as its cause. That helps callers who expect one kind of
+    /// exception, such as that of their file object: they usually catch what closing the file raises.
     pub fn raised(&self, py: Python<'_>, error: PyErr) -> PyErr {
         let Some(first) = self.0.get(py) else {
             self.0.set(Some(error.value(py).clone().unbind()));

@@ -42,7 +42,7 @@ impl Writer {
         Ok(Self { encoder, target, failure: FirstFailure::none() })
     }
 
-    /// Compress all of `data`. Part of it may be written later.
+    /// Compress all of `data`. Part of the result may be written later.
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         let input = Input::new(data)?;
         let bytes = input.bytes();
@@ -55,7 +55,7 @@ impl Writer {
         self.with_encoder(py, |encoder| Ok(encoder.flush()?))
     }
 
-    /// Write the rest and end the file. Further calls of this do nothing.
+    /// Write the rest and end the file. Further calls do nothing.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         let Some(encoder) = self.encoder.take(py)? else { return Ok(()) };
         let finished = py.detach(|| encoder.finish().map(drop));

@@ -101,7 +101,7 @@ def test_damaged_chunks(tmp_path):
 
 @pytest.mark.parametrize("dtype", ["f8", "u1", "M8[ns]", "U7"])
 def test_chunks_are_decoded_within_their_size(tmp_path, dtype):
-    """Whoever stores a chunk does not choose how much memory it takes to read it."""
+    """A stored chunk cannot make the reader use arbitrary memory."""
     zarr = pytest.importorskip("zarr", minversion="3")
     from libpz.zarr import PzCodec
 
@@ -114,7 +114,7 @@ def test_chunks_are_decoded_within_their_size(tmp_path, dtype):
 
 
 def test_codecs_may_make_chunks_longer(tmp_path):
-    """Shards of chunks of single elements, each with a checksum, and compressed as a whole."""
+    """Shards of single-element chunks, each with a checksum, compressed as a whole."""
     zarr = pytest.importorskip("zarr", minversion="3")
     from libpz.zarr import PzCodec
     from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec, ZstdCodec

@@ -1,4 +1,4 @@
-"""Buffers in one call, contexts, options, and what is refused."""
+"""Single calls on buffers, contexts, options, and refusals."""
 
 import array
 import concurrent.futures
@@ -88,7 +88,7 @@ def test_elements_of_any_type():
     ids=str,
 )
 def test_arrays_of_any_type(dtype):
-    """NumPy lends the bytes of most as buffers, but not those of dates and of other packages' types."""
+    """NumPy lends most types' bytes as buffers, but not those of dates and of other packages' types."""
     numpy = pytest.importorskip("numpy")
     if isinstance(dtype, str) and dtype.startswith(("bf", "fl", "int")):
         dtype = getattr(pytest.importorskip("ml_dtypes"), dtype)
@@ -104,7 +104,7 @@ def test_arrays_of_any_type(dtype):
 
 
 def test_arrays_of_references_are_refused():
-    """Their bytes are addresses: no contents to keep, and deadly to restore."""
+    """Their bytes are addresses, which must not be saved and restored."""
     numpy = pytest.importorskip("numpy")
     arrays = [
         numpy.array([1, None, "text"], object),
@@ -225,7 +225,7 @@ def test_every_byte_damaged():
 
 
 def test_a_buffer_stays_while_it_is_used():
-    """Nothing can resize a buffer that another thread compresses."""
+    """While a thread compresses a buffer, no other thread can resize it."""
     data, compressed = bytearray(NOISE * 40), []
     thread = threading.Thread(target=lambda: compressed.append(pz.compress(data, 6, threads=1)))
     thread.start()
@@ -295,7 +295,7 @@ def test_other_threads_run_meanwhile():
 
 
 def test_short_calls_with_many_options():
-    """Their compressors wait for the next such call; none is used for other options."""
+    """Their compressors wait for the next call with the same options."""
     ways = [dict(level=level, filter=chain) for level in range(1, 10) for chain in (None, "i16")]
     data = NOISE[:200] + TEXT[:1800]
     expected = [pz.Compressor(**way).compress(data) for way in ways]

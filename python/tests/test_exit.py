@@ -1,4 +1,4 @@
-"""How a process ends that has used devices."""
+"""The end of a process that has used devices."""
 
 import os
 import subprocess
@@ -33,10 +33,11 @@ assert pz.decompress(pz.compress(data, block_size=1 << 16, device=sys.argv[1])) 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="the system does not list threads")
 @pytest.mark.parametrize("device", ["opencl", "webgpu"])
 def test_no_thread_calls_a_driver_when_the_process_ends(device, tmp_path):
-    """Drivers fail in a process that ends meanwhile: after the right result, it ends with a signal."""
+    """If the process ends during a driver's call, the driver crashes: the result is right, but a signal ends the
+    process."""
     if not any(found.device.startswith(device) for found in pz.devices()):
         pytest.skip(f"there is no device of {device}")
-    # Nothing has been compiled before.
+    # No kernel is in the cache.
     fresh = dict.fromkeys(("POCL_CACHE_DIR", "MESA_SHADER_CACHE_DIR", "XDG_CACHE_HOME"), str(tmp_path))
     command = [sys.executable, "-c", CODE, device]
     ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **fresh})

@@ -1,4 +1,4 @@
-"""File objects of other packages: where they stand, what methods they have, what they raise, and what they refer to."""
+"""File objects of other packages: their positions, methods, exceptions and references."""
 
 import gc
 import io
@@ -53,14 +53,14 @@ def test_file_objects_are_read_from_where_they_stand(door, start):
 
 
 class OnlyRead:
-    """A file object as some clients of object stores give it."""
+    """A file object like those of some object store clients."""
 
     def __init__(self, data):
         self.read = io.BytesIO(data).read
 
 
 class NoSeekable(OnlyRead):
-    """As temporary files were before Python 3.11; `seek` does not say where."""
+    """Like temporary files before Python 3.11: `seek` returns nothing."""
 
     def __init__(self, data):
         file = io.BytesIO(data)
@@ -69,7 +69,7 @@ class NoSeekable(OnlyRead):
 
 
 class Sink:
-    """A file object that only writes, and does not say how much."""
+    """A file object that only writes, and does not return how much."""
 
     def __init__(self, parts):
         self.parts = parts
@@ -165,12 +165,12 @@ class Failing(io.RawIOBase):
 
 
 def test_an_exception_in_a_callback():
-    # The file object's own exception comes out.
+    # The caller gets the file object's own exception.
     writer = pz.FileWriter(Failing(left=100_000), threads=2, **BLOCKS)
     with pytest.raises(ZeroDivisionError, match="planted") as caught:
         for _ in range(100):
             writer.write(os.urandom(65_536))
-    # So do its like from all further calls, since the file is incomplete. Each is an exception of its own.
+    # All further calls raise a copy of it, since the file is incomplete.
     for call in (lambda: writer.write(b"more"), writer.flush, writer.close):
         with pytest.raises(ZeroDivisionError, match="planted") as again:
             call()
@@ -220,7 +220,7 @@ def test_exceptions_of_callbacks_keep_their_kind(raised):
 
 
 class Odd(io.BytesIO):
-    """A file object whose methods return what they should not."""
+    """A file object whose methods return wrong values."""
 
     def __init__(self, data, read=None, write=None):
         super().__init__(data)

@@ -1,4 +1,4 @@
-"""Files by their paths, what they hold, and what becomes of damaged ones."""
+"""Files by path: reading, writing, lists, and recovery of damaged files."""
 
 import gc
 import io
@@ -81,7 +81,7 @@ def test_exclusive(path):
         pz.open(path, "xb")
     with pytest.raises(pz.OptionError):
         pz.open(path, "wb", 17)
-    # Neither has touched the file.
+    # Neither call has touched the file.
     assert pz.open(path).read() == CONTENTS
 
 
@@ -101,7 +101,7 @@ def test_append(path, tmp_path):
     with pz.open(path, "ab") as file:
         file.write(b"at the end")
     assert pz.open(path).read() == CONTENTS + b"at the end"
-    # A file object is appended to wherever it stands.
+    # Appends to a file object at its current position.
     target = io.BytesIO(pz.compress(b"first, "))
     with pz.open(target, "ab") as file:
         file.write(b"second")
@@ -116,7 +116,7 @@ def test_zeros_behind_a_file_mean_nothing(path):
     with pz.open(path) as file:
         file.seek(-5, io.SEEK_END)
         assert file.read() == CONTENTS[-5:]
-    # What is appended takes their place.
+    # The appended frame takes the place of the zeros.
     with pz.open(path, "ab") as file:
         file.write(b"at the end")
     assert pz.open(path).read() == CONTENTS + b"at the end"
@@ -253,7 +253,7 @@ def test_fork(path, tmp_path):
                     right = False
                 except pz.InUseError:
                     pass
-            # The file is the parent's to end.
+            # Only the parent may end the file.
             writer.close()
             del writer, stream, raw
             gc.collect()

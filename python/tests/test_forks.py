@@ -1,4 +1,4 @@
-"""Forked processes read what they ask for, while threads of their parent are at work."""
+"""Forked processes read the right bytes while threads of their parent are at work."""
 
 import io
 import os
@@ -43,7 +43,7 @@ FILES = 40
 
 
 def small(number):
-    """Contents of one length, so that nothing but the connection tells files apart."""
+    """Contents of one length, so that mixed-up connections show only in the bytes."""
     return b"sample %03d " % number * 50
 
 

@@ -103,7 +103,7 @@ def test_tensors_that_nobody_takes_are_freed():
 
 
 class Handed:
-    """What a buffer hands out with these options."""
+    """The memory that a buffer shares with these options."""
 
     def __init__(self, buffer, **options):
         self.buffer, self.options = buffer, options
@@ -118,7 +118,7 @@ class Handed:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("size", [0, 1, 4, 4099])
 def test_copies(path, device, size):
-    """Those who ask for a copy get memory of their own, and can get it on the host."""
+    """A caller that asks for a copy gets separate memory, also on the host."""
     buffer = pz.load(path, device, (3, 3 + size))
     is_on_host = buffer.device == "cpu"
     copied = [{"dl_device": (1, 0), "copy": True}]
@@ -155,7 +155,7 @@ def test_into_arrays(path):
 
 
 class OnlyDlpack:
-    """What a tensor of torch looks like: memory without the buffer protocol."""
+    """Looks like a torch tensor: memory without the buffer protocol."""
 
     def __init__(self, array):
         self.array = array
@@ -193,7 +193,7 @@ def test_tensors(path, kind):
 
 @pytest.mark.parametrize("error", [BufferError, RuntimeError])
 def test_tensors_whose_package_refuses(path, error):
-    """As torch does for tensors that are conjugated, or that have gradients."""
+    """Raises an exception, as torch does for conjugated tensors and for tensors with gradients."""
 
     class Refusing(OnlyDlpack):
         def __dlpack__(self, **options):

@@ -1,4 +1,4 @@
-"""Files that `save_file` and its kin write: whole or not at all, and nothing else is replaced."""
+"""Files that `save_file` and similar functions write are complete or absent, and replace no other file."""
 
 import gc
 import io
@@ -47,7 +47,7 @@ def test_a_forked_process_leaves_the_file_alone(tmp_path):
         unfinished.discard()
         del unfinished
         gc.collect()
-        # This one's name must not be taken for the parent's.
+        # The child's temporary name must differ from the parent's.
         pz.save_file(TENSORS, tmp_path / "b.pz")
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -326,7 +326,7 @@ def test_types_of_ml_dtypes(name):
 
 
 class Lazy:
-    """As tensors of torch that are conjugated or negated: what is in their memory is not what they stand for."""
+    """Like conjugated or negated torch tensors: their memory does not hold their values."""
 
     __module__ = "torch"
 

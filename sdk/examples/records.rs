@@ -8,13 +8,14 @@
 //! | 4 and 5 | number of the sensor |
 //! | 6 to 11 | its three channels, 16 bits each |
 //!
-//! A channel differs little from the same sensor's last value. No stride expresses that: sensors do not take turns.
-//! `encode` replaces times by differences, and each channel by the difference to that sensor's last one; then it
-//! gathers the first bytes of all records, the second bytes, and so on. `decode` undoes that. Each lane has a run of
-//! records of its own, in which differences begin anew.
+//! Each value is close to the last value of the same sensor and channel. A delta with a fixed stride cannot use this,
+//! because sensors do not take turns. `encode` replaces each time by the difference to the time before, and each value
+//! by the difference to the last value of the same sensor and channel. Then it gathers the first bytes of all records,
+//! the second bytes, and so on. `decode` undoes both. Each lane has its own run of records, and starts differences
+//! anew.
 //!
-//! Both have the parameters of a filter: the argument is the length of the bytes before the file's first record, such
-//! as a header, and the position is where the unit begins in the file. So records may begin anywhere in a unit.
+//! Both have the parameters of a filter. The argument is the number of bytes before the file's first record, such as a
+//! header; the position is where the unit begins in the file. So records may begin anywhere in a unit.
 //!
 //! ```text
 //! cargo build --release --target wasm32-unknown-unknown --examples
@@ -27,7 +28,7 @@ use pz_module::{in8, in32, out8, out32, share};
 
 /// Bytes of a record.
 const RECORD: u32 = 12;
-/// Sensors with a state of their own; other numbers are taken modulo this.
+/// Number of sensors with separate states; sensor numbers are taken modulo this.
 const SENSORS: usize = 16;
 
 /// The state of a run of records.
@@ -42,7 +43,7 @@ impl Last {
     }
 }
 
-/// A small difference of either sign as a small number.
+/// Maps a small difference of either sign to a small number.
 fn zigzag(difference: u16) -> u16 {
     difference << 1 ^ (0 - (difference >> 15 & 1) as i16) as u16
 }
@@ -85,7 +86,7 @@ fn store(at: u32, word: u32) {
     }
 }
 
-/// Records to differences, by bytes.
+/// Turns records into differences, byte by byte position.
 #[unsafe(no_mangle)]
 pub extern "C" fn encode(
     lane: u32,
@@ -118,7 +119,7 @@ pub extern "C" fn encode(
     copy_rest(lane, input_len, start, count);
 }
 
-/// Differences, by bytes, to records.
+/// Turns these differences back into records.
 #[unsafe(no_mangle)]
 pub extern "C" fn decode(
     lane: u32,

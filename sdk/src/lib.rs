@@ -1,9 +1,9 @@
 //! The functions that modules for pz import.
 //!
 //! A module is a small WebAssembly program that pz runs on CPUs and GPUs alike, one *lane* for each piece of work. It
-//! computes with integers only, without recursion, and has 4096 bytes of stack and static data for each lane. The
-//! functions here are its only access to anything else. Each checks its arguments: an access out of bounds ends the
-//! run.
+//! computes with integers only, without recursion, and has 4096 bytes of stack and static data for each lane. It can
+//! access other data only through the functions here. Each function checks its arguments: an access out of bounds ends
+//! the run.
 //!
 //! To begin, copy `template/`, and build it:
 //!
@@ -18,10 +18,10 @@
 //!
 //! A filter exports `encode` and `decode`, both with the parameters `lane`, `lanes`, `input_len`, `output_len`,
 //! `argument` and `position`, or the first few of these. The input is a unit of a file's contents, of up to 1 MiB,
-//! which begins at byte `position` of the contents; the output has the same length, and is 0 at first. There is a lane
-//! for every 4096 bytes unless the user says otherwise, and [`share`] divides the work among them; two lanes must not
-//! write the same byte. `argument` is the number in `--filter FILE.wasm:NUMBER`. `decode` must restore exactly the
-//! input of `encode`: `pz compress` checks that.
+//! which begins at byte `position` of the contents. The output has the same length, and is 0 at first. By default there
+//! is a lane for every 4096 bytes, and [`share`] divides the work among the lanes. Two lanes must not write the same
+//! byte. `argument` is the number in `--filter FILE.wasm:NUMBER`. `decode` must restore exactly the input of `encode`:
+//! `pz compress` checks that.
 
 #![no_std]
 
@@ -60,8 +60,8 @@ pub const fn rgb(red: u32, green: u32, blue: u32) -> u32 {
     red & 255 | (green & 255) << 8 | (blue & 255) << 16 | 255 << 24
 }
 
-/// The part of `count` elements that belongs to lane `lane` of `lanes`: its first element, and the one after its last.
-/// All lanes have the same number, except for the last ones.
+/// The share of `count` elements for lane `lane` of `lanes`: its first element, and the one after its last. All lanes
+/// have the same number of elements, except the last lanes.
 pub fn share(count: u32, lane: u32, lanes: u32) -> (u32, u32) {
     let each = if lanes == 0 { count } else { count.div_ceil(lanes) };
     let from = each.saturating_mul(lane).min(count);

@@ -15,7 +15,7 @@ use pz::{DecodeOptions, Options, ReadAt};
 
 use crate::common::sample;
 
-/// Contents in memory whose reads are counted, and can be held up or made to fail.
+/// Contents in memory. Counts reads, and can delay them or make them fail.
 #[derive(Default)]
 struct Watched {
     bytes: Vec<u8>,
@@ -36,7 +36,7 @@ impl Watched {
         self.calls.lock().unwrap().clone()
     }
 
-    /// Holds up reads from `offset` on; `None` lets all go on.
+    /// Makes reads from `offset` on wait; `None` lets all go on.
     fn close_from(&self, offset: Option<u64>) {
         *self.closed_from.lock().unwrap() = offset;
         self.opened.notify_all();
@@ -171,7 +171,7 @@ fn requests_are_checked() {
     assert!(source.calls().is_empty());
 }
 
-/// All ranges of a call are one call of the source, in which each block is once.
+/// All ranges of a call become one call of the source, which reads each block once.
 #[test]
 fn parts_are_read_together() {
     let (contents, source, archive) = archive(&plain());
@@ -213,7 +213,7 @@ fn a_block_is_loaded_once() {
     assert_eq!(source.calls().len(), 1);
 }
 
-/// While all other workers wait for the source, an urgent read goes on.
+/// An urgent read goes on while all other workers wait for the source.
 #[test]
 fn urgent_reads_pass_slow_ones() {
     let (contents, source, archive) = archive(&plain());
@@ -244,7 +244,7 @@ fn urgent_reads_pass_slow_ones() {
         }
         source.close_from(None);
     });
-    // Nobody waited for the first block any more when its turn came.
+    // When the first block's turn came, no reader waited for it any more.
     let first = source.calls().concat().into_iter().min().unwrap();
     assert!(first.0 > 10_000, "{first:?}");
 }
@@ -265,7 +265,7 @@ fn reads_can_be_cancelled() {
         assert!(matches!(reader.join().unwrap(), Err(ArchiveError::Cancelled)));
     });
     source.close_from(None);
-    // The block was on its way, and goes into the cache all the same.
+    // The block was already being read, and goes into the cache all the same.
     wait_until(|| archive.statistics().contents.bytes == 1 << 16);
 }
 
@@ -313,14 +313,15 @@ fn memory_is_limited() {
     let error = open(10_000).err().unwrap();
     let ArchiveError::Format { error, .. } = &error else { panic!("{error}") };
     let pz::Error::LimitMemory { needed, .. } = **error else { panic!("{error}") };
-    // One block at a time suffices.
+    // The memory suffices for one block at a time.
     assert!(read(&open(needed).unwrap(), 0, contents.len()).unwrap() == contents);
     let decode = DecodeOptions::new().max_output(1000);
     let error = Archive::of_source(Arc::clone(&source) as _, &plain().decode(&decode)).err();
     assert!(error.unwrap().to_string().contains("output limit"));
 }
 
-/// A hit in the first cache needs nothing; one in the second needs the decoder but not the source.
+/// A hit in the cache of contents needs neither source nor decoder. A hit in the cache of payloads needs the decoder,
+/// but not the source.
 #[test]
 fn both_caches_are_counted() {
     let (contents, source, archive) = archive(&plain().contents_cache(2 << 16));
@@ -329,7 +330,7 @@ fn both_caches_are_counted() {
         assert!(at(block) == contents[(block << 16) as usize..][..100]);
     }
     let found = archive.statistics();
-    // Block 1 goes for block 2, block 0 for block 1, block 2 for block 0.
+    // Block 2 evicts block 1, block 1 evicts block 0, and block 0 evicts block 2.
     let counts = (found.contents.hits, found.contents.misses, found.contents.evictions);
     assert_eq!(counts, (1, 5, 3));
     assert_eq!((found.payloads.hits, found.payloads.misses, found.payloads.evictions), (2, 3, 0));
@@ -338,7 +339,7 @@ fn both_caches_are_counted() {
     assert_eq!(found.payloads.bytes, travelled as u64);
 }
 
-/// A read that goes on where another ended makes the next blocks come before they are asked for.
+/// If a read begins where another ended, the archive loads the next blocks ahead.
 #[test]
 fn sequential_reads_are_run_ahead_of() {
     let (contents, source, archive) = archive(&ArchiveOptions::new().prefetch(3));
@@ -352,7 +353,7 @@ fn sequential_reads_are_run_ahead_of() {
     assert!(part == contents[12 << 16..15 << 16]);
     assert!(source.calls().len() <= calls + 1);
     source.close_from(None);
-    // What the cache could not hold is not loaded ahead.
+    // The archive does not load ahead what the cache cannot hold.
     let (_, source, archive) = self::archive(&plain().contents_cache(4 << 16));
     archive.prefetch(0..archive.len()).unwrap();
     wait_until(|| archive.statistics().contents.bytes == 2 << 16);

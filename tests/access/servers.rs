@@ -1,4 +1,4 @@
-//! Sources on the test's own servers, which answer well or badly.
+//! Sources on servers of the test, which answer correctly or badly.
 
 use std::io::{Cursor, Read};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ fn a_range_takes_three_requests_and_few_bytes() {
         let (requests, bytes) = (server.requests().len() as u64, server.body_bytes());
         assert_eq!((source.traffic().requests, source.traffic().bytes), (requests, bytes));
         assert!(requests <= 3, "{:?}", server.requests());
-        // The first 4 KiB hold the header, and the last ones what is not index.
+        // The first 4 KiB hold the header, and the last 4 KiB all of the end except the index.
         let most = touched * 11 / 10 + index + (8 << 10);
         assert!(bytes <= most, "{bytes} bytes for {touched} of blocks and {index} of index");
     }
@@ -89,7 +89,7 @@ fn whole_files_take_few_requests() {
     assert!(restored == contents);
     assert!(server.requests().len() <= 4 + (len >> 23), "{:?}", server.requests());
     assert_eq!(server.body_bytes(), len as u64);
-    // In little memory there are more requests.
+    // With little memory, more requests are needed.
     let source = open_at(&server.url("a.pz"), &SourceOptions::new()).unwrap();
     let before = server.requests().len();
     let mut reader = SourceReader::new(source);
@@ -116,7 +116,7 @@ fn near_parts_share_a_request_and_far_ones_travel_side_by_side() {
     for ((offset, len), buffer) in places.into_iter().zip(&buffers) {
         assert!(*buffer == file[offset as usize..][..len]);
     }
-    // The first bytes came when it was opened.
+    // Opening the source fetched the first bytes.
     let mut ranges: Vec<_> = server.requests()[1..].iter().map(|request| request.range).collect();
     ranges.sort();
     assert_eq!(ranges, [Some((900_000, 999_999)), Some((2_000_000, 2_071_099))]);
@@ -134,7 +134,7 @@ fn requests_outside_of_the_source_are_refused() {
     assert_eq!(read_at(&*source, 10_000, 0).unwrap(), []);
 }
 
-/// Such servers bring the right bytes, though with more trouble.
+/// These servers are difficult, but the right bytes arrive.
 #[test]
 fn bad_servers_that_can_be_used() {
     type Play = fn(&[u8], &Request) -> Answer;
@@ -210,7 +210,7 @@ fn broken_answers_are_continued() {
     assert_eq!(server.body_bytes(), 4096 + 190_000);
 }
 
-/// Such servers end in one line that names the URI, soon.
+/// These servers soon lead to an error of one line that names the URI.
 #[test]
 fn bad_servers_that_cannot_be_used() {
     use SourceErrorKind::{Changed, Denied, NotFound, Protocol, Unavailable, Unsupported};
@@ -314,7 +314,7 @@ fn bad_servers_that_cannot_be_used() {
     }
 }
 
-/// Weak tags and dates tell versions apart too, but a server may refuse `If-Match` with a weak tag.
+/// Weak tags and dates also tell versions apart, but a server may refuse `If-Match` with a weak tag.
 #[test]
 fn versions_are_told_apart_by_what_the_server_says() {
     for (header, values, changes) in [
@@ -340,7 +340,7 @@ fn versions_are_told_apart_by_what_the_server_says() {
     }
 }
 
-/// What is in a URL before the host travels as the header that it stands for, decoded.
+/// User and password in a URL are decoded, and sent as the header for them.
 #[test]
 fn users_and_passwords() {
     for (login, header) in [
@@ -380,7 +380,7 @@ fn empty_files() {
     }
 }
 
-/// Requests of an archive for neighbouring blocks travel together, and what is cached does not travel again.
+/// An archive fetches neighbouring blocks with one request, and does not fetch cached blocks again.
 #[test]
 fn archives_on_servers() {
     let contents = sample(6_000_000, 8);

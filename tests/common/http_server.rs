@@ -1,4 +1,4 @@
-//! An HTTP server on this machine that answers as a test tells it to, well or badly.
+//! An HTTP server on this machine that answers as a test tells it to, correctly or badly.
 #![allow(dead_code)]
 
 use std::io::{BufRead, BufReader, Write};
@@ -18,7 +18,7 @@ pub struct Server {
 /// A client's request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The number of earlier requests.
+    /// Number of earlier requests.
     pub number: usize,
     pub path: String,
     /// First and last byte.
@@ -35,9 +35,9 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// Close the connection after this many bytes of the body.
     pub cut: Option<usize>,
-    /// Wait before the answer for this time.
+    /// Wait for this time before the answer.
     pub delay: Duration,
-    /// Send the body byte by byte, and wait for this time before each.
+    /// Send the body byte by byte, and wait for this time before each byte.
     pub trickle: Option<Duration>,
     /// Send these bytes instead of an answer.
     pub raw: Option<Vec<u8>>,
@@ -101,7 +101,7 @@ impl Answer {
         }
     }
 
-    /// The right answer of a server of `file`: the requested range, or the whole file.
+    /// The correct answer of a server of `file`: the requested range, or the whole file.
     pub fn part(file: &[u8], request: &Request) -> Self {
         let Some((first, last)) = request.range else { return Self::whole(file) };
         if first >= file.len() {

@@ -259,8 +259,8 @@ fn limit_unsent(stream: &TcpStream) {
     use std::os::fd::AsRawFd;
     let most = MAX_UNSENT;
     let len = size_of_val(&most) as libc::socklen_t;
-    // If the system refuses, more bytes count as taken. SAFETY: the descriptor is open, and the value has so many
-    // bytes.
+    // If the system refuses, more bytes count as taken.
+    // SAFETY: the descriptor is open, and the value has this many bytes.
     let _ = unsafe {
         let value = (&raw const most).cast();
         libc::setsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, value, len)

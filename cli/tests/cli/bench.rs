@@ -1,4 +1,4 @@
-//! `pz bench`: its results' form; what they are is the machine's business.
+//! `pz bench`: the form of its results. Their values depend on the machine.
 
 use crate::support::{Folder, sample};
 
@@ -49,7 +49,7 @@ fn csv_and_text() {
     assert_eq!(ran.text().lines().count(), 2, "{}", ran.text());
 }
 
-/// With `--resident`, too, one array has all files, levels and directions.
+/// With `--resident` too, one array has all files, levels and directions.
 #[test]
 fn json_of_a_device_alone() {
     let folder = Folder::new();
@@ -75,7 +75,7 @@ fn json_of_a_device_alone() {
     assert_eq!(found, expected.concat());
 }
 
-/// With `--load`, archives go to device memory, are compared, and are measured in five ways.
+/// With `--load`, the program reads archives into device memory, compares them, and measures them in five ways.
 #[test]
 fn archives_into_device_memory() {
     let folder = Folder::new();
@@ -99,7 +99,7 @@ fn archives_into_device_memory() {
     assert!(ran.stderr.contains("--load needs a GPU"), "{}", ran.stderr);
 }
 
-/// With `--door`, a kernel or a thread asks for parts of the files, and what it saw is compared.
+/// With `--door`, a kernel or a thread asks for parts of the files, and the program compares what it saw.
 #[test]
 fn kernels_that_ask_for_files() {
     let folder = Folder::new();
@@ -155,7 +155,7 @@ fn devices_beside_the_cpu() {
     assert_eq!(measured, devices);
     assert!(rows[0]["compress_vs_cpu"].is_null());
     for row in &rows[1..] {
-        // Nothing in the output but the speed tells which engine did it.
+        // Only the speed in the output tells which engine did the work.
         assert_eq!(row["compressed"], rows[0]["compressed"]);
         for direction in ["compress", "decompress"] {
             let figure = |row: &serde_json::Value, of: &str| {

@@ -1,4 +1,4 @@
-//! The program ignores foreign files in its cache folder, and they do not hold it up.
+//! The program ignores foreign files in its cache folder, and does not hang on them.
 #![cfg(all(unix, any(feature = "cuda", feature = "opencl", feature = "webgpu")))]
 
 use std::fs::{self, Permissions};
@@ -53,7 +53,7 @@ fn a_hostile_folder_does_no_harm() {
         let said = refusal(&ran).unwrap_or_else(|| panic!("{plant}: {}", ran.stderr));
         assert!(said.contains(kept.to_str().unwrap()), "{said}");
         assert_eq!(folder.read("precious"), b"contents", "{plant}");
-        // The program has replaced it by its own file.
+        // The program has replaced it with its own file.
         assert_eq!(refusal(&run(&folder)), None, "{plant}");
         assert!(files.iter().all(|file| fs::symlink_metadata(file).unwrap().is_file()));
     }

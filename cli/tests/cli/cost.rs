@@ -80,8 +80,8 @@ fn predicts_how_long_a_file_takes() {
     let cost = run(&["cost", "--device", "cpu", "-T1", "--json", "a.pz"]).json();
     let [work] = &cost["forecast"]["work"].as_array().unwrap()[..] else { panic!("{cost}") };
     assert_eq!((&work["direction"], &work["block"]), (&"decompress".into(), &(256 << 10).into()));
-    // The program does not keep the measurements of a file's blocks, since the next file differs. It keeps those of
-    // made-up blocks, and so measures them once.
+    // The program does not keep the measurements of a file's blocks, since the next file differs. It measures synthetic
+    // blocks once, and keeps the results.
     assert!(!folder.has("cache/pz"));
     run(&["cost", "--device", "cpu", "-T1", "--size", "1M"]).text();
     // A build without devices keeps no rates between runs.
@@ -107,10 +107,10 @@ fn predicts_how_long_a_file_takes() {
             assert!(figure("seconds") <= alone && figure("opening") > 0.0, "{work}");
             assert!(!engine["stages"].as_array().unwrap().is_empty(), "{work}");
         }
-        // Measured once: the second run knows everything.
+        // The second run has all measurements from the first.
         let text = run(&arguments).text();
         assert!(text.contains(&format!("  {device}, with the CPU ")), "{text}");
-        // The prediction covers all blocks from what was measured; the rest follows from the kernels' costs.
+        // The prediction for all blocks uses measurements; the rest is computed from the kernels' costs.
         let text = run(&["cost", "-b", "64K", "--device", device]).text();
         let line = |what: &str| text.lines().find(|line| line.starts_with(what)).unwrap();
         assert!(
@@ -137,8 +137,7 @@ fn predicts_how_long_a_file_takes() {
     assert_eq!(run(&["cost", "--size", "1G", "a"]).code, Some(1));
 }
 
-/// The next prediction for the CPU, and only that one, includes a run's time besides the workers' if the run was
-/// long enough.
+/// If a run was long enough, its time outside the workers enters the next prediction for the CPU, and only that one.
 #[test]
 fn every_run_teaches() {
     let folder = Folder::new();

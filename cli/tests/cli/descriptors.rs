@@ -50,7 +50,7 @@ fn closed_ones_are_errors_where_they_are_used() {
         ("pz --version >&-", "pz: standard output is closed"),
         ("pz recover -o c b.pz >&-", "pz: standard output is closed"),
         ("pz compress -o /dev/stdout a >&-", "pz: a: standard output is closed"),
-        // Open, but not for writing.
+        // Standard output is open, but not for writing.
         ("pz list b.pz 1<a", "pz: Bad file descriptor"),
         ("pz compress -c a 1<b.pz", "pz: a: standard output: Bad file descriptor"),
     ] {
@@ -67,7 +67,7 @@ fn closed_ones_that_are_not_used_do_no_harm() {
     folder.write("a", &sample(1000));
     shell(&folder, "pz compress a <&- >&- 2>&-").silent();
     shell(&folder, "pz test a.pz <&- >&-").silent();
-    // Messages for a closed standard error must not end up in a file that got its descriptor's number.
+    // If standard error is closed, a file may get its descriptor's number. Messages must not end up in that file.
     let ran = shell(&folder, "pz decompress -v -f a.pz none <&- >&- 2>&-");
     assert_eq!((ran.code, folder.names()), (Some(1), vec!["a".into(), "a.pz".into()]));
     assert!(folder.read("a") == sample(1000));
@@ -87,7 +87,8 @@ fn the_null_device_is_not_closed() {
     shell(&folder, "pz devices cpu 1<>/dev/null").silent();
 }
 
-/// Renaming over such a name would replace the link: for `/dev/stdout`, for every program of the machine.
+/// Renaming over such a name would replace the link. For `/dev/stdout`, it would do so for every program of the
+/// machine.
 #[test]
 fn paths_that_lead_to_open_files_are_written_to() {
     let folder = Folder::new();
@@ -103,7 +104,7 @@ fn paths_that_lead_to_open_files_are_written_to() {
         ("pz compress -f -o /dev/stdout a > out", ""),
         ("pz compress -f -o three a 3> out", ""),
         ("pz recover -f -o one packed.pz 2> report | pz > out", ""),
-        // The contents that the shell wrote stay.
+        // What the shell wrote stays.
         ("{ printf before; pz compress -f -o one a; } > out", "before"),
         ("printf before > out; pz compress -f -o one a >> out", "before"),
         ("{ printf before >&3; pz compress -f -o three a; } 3> out", "before"),

@@ -59,8 +59,8 @@ fn without_drivers_there_is_a_reason() {
         serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
     };
     let empty = folder.as_path().to_str().unwrap();
-    // Neither loader finds a driver.
-    // CUDA has no loader to point elsewhere; a machine without GPU has none of its libraries, or no device.
+    // Neither loader finds a driver. CUDA has no loader that could be redirected, but a machine without a GPU lacks
+    // CUDA's libraries or devices.
     let list = run(&[
         ("OCL_ICD_VENDORS", empty),
         ("VK_DRIVER_FILES", empty),
@@ -76,7 +76,7 @@ fn without_drivers_there_is_a_reason() {
     }
 }
 
-/// A driver of CUDA with a device, as far as a list of devices asks for it.
+/// A fake CUDA driver with a device, with only the functions that a list of devices calls.
 #[cfg(all(target_os = "linux", feature = "cuda"))]
 const CUDA: &str = r#"
 #include <stddef.h>
@@ -106,7 +106,7 @@ int cuDeviceGetAttribute(int *value, int what, int device) {
 }
 "#;
 
-/// Whatever CUDA lacks, `pz devices` says it, and how to get it.
+/// `pz devices` says what CUDA lacks, and how to get it.
 #[test]
 #[cfg(all(target_os = "linux", feature = "cuda"))]
 fn what_cuda_lacks_is_said() {
@@ -138,7 +138,7 @@ fn what_cuda_lacks_is_said() {
     let [why, remedy] = cuda(&[("PZ_NVRTC", "/nowhere/libnvrtc.so.12")]).unwrap();
     assert_eq!(why, "/nowhere/libnvrtc.so.12, which PZ_NVRTC names, is not there");
     assert!(remedy.contains("nvidia-cuda-nvrtc-cu12") && remedy.contains("PZ_NVRTC"), "{remedy}");
-    // A library that is not the compiler's.
+    // A library that is not the compiler.
     let [why, _] = cuda(&[("PZ_NVRTC", library.to_str().unwrap())]).unwrap();
     assert!(why.ends_with("libcuda.so.1: lacks nvrtcVersion"), "{why}");
     std::fs::write(&library, "no library").unwrap();
@@ -175,7 +175,7 @@ fn verbose_says_what_each_device_did() {
         for arguments in
             [&["compress", "-f", "-1", "-b", "256K", "a"][..], &["decompress", "-f", "a.pz"]]
         {
-            // One thread, so that it leaves some blocks for a software device.
+            // A single thread leaves some blocks for a software device.
             let machine = ["-v", "-T1", "--gpu-memory", "256M", "--device", device];
             let ran = folder.pz(&[arguments, &machine].concat());
             assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -185,7 +185,7 @@ fn verbose_says_what_each_device_did() {
             };
             let blocks = line(" blocks: ");
             assert!(blocks.contains(": 12 blocks: "), "{blocks}");
-            // A device that opens too late does nothing.
+            // A device that opens too late does no blocks.
             if blocks.contains(&format!(" on {name} (")) {
                 let memory = line("device memory: ");
                 let peak = memory.rsplit_once('(').unwrap().1.trim_end_matches(" bytes)");
@@ -200,7 +200,7 @@ fn verbose_says_what_each_device_did() {
     }
 }
 
-/// The program says when it leaves a device closed that the user named.
+/// If the program does not open a device that the user named, it says so.
 #[test]
 fn says_when_a_named_device_takes_no_part() {
     let folder = Folder::new();

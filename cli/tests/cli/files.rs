@@ -214,7 +214,7 @@ fn outputs_are_verified_if_asked_for() {
         .says(1, &["pz: a: --verify needs an output that is a regular file"]);
 }
 
-/// Files are synced together and removed together; one that fails does not stop the others.
+/// The program syncs files together and removes their sources together. A file that fails does not stop the others.
 #[test]
 fn many_sources_are_removed() {
     let folder = Folder::new();
@@ -236,12 +236,12 @@ fn many_sources_are_removed() {
     }
 }
 
-/// The next file sees an output that still waits to be synced.
+/// The next file notices an output that is not yet synced.
 #[test]
 fn outputs_that_are_inputs_in_turn() {
     let folder = Folder::new();
     folder.write("a", &sample(1000));
-    // With -f, because what is compressed already is otherwise refused.
+    // With -f, because the program otherwise refuses compressed files.
     folder.pz(&["compress", "-f", "--rm", "a", "a.pz"]).silent();
     assert_eq!(folder.names(), ["a.pz.pz"]);
     folder.pz(&["decompress", "--rm", "a.pz.pz", "a.pz"]).silent();
@@ -303,7 +303,7 @@ fn eight_at_once_are_all_correct() {
     assert!(folder.pz(&["decompress", "-c", "0.pz"]).silent() == contents);
 }
 
-/// If several processes want the same output name, one gets it, whole; the others change nothing.
+/// If several processes want the same output name, one gets it with a whole file, and the others change nothing.
 #[test]
 fn one_name_for_several() {
     let folder = Folder::new();

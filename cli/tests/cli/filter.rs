@@ -1,4 +1,4 @@
-//! The program without a command: as tar calls it, and in the short forms of gzip's and zstd's users.
+//! The program without a command: as tar calls it, and in the short forms known from gzip and zstd.
 
 use std::fs;
 use std::process::Command;
@@ -14,7 +14,7 @@ fn standard_input_to_standard_output() {
             let packed = folder.pz_with(&[level], &contents).silent();
             folder.pz_with(&["-t"], &packed).silent();
             assert!(folder.pz_with(&["-d"], &packed).silent() == contents, "{len} {level}");
-            // tar passes the whole command on, with the level.
+            // tar passes on the whole command, with the level.
             assert!(folder.pz_with(&[level, "-d"], &packed).silent() == contents);
         }
     }

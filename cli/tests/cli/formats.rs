@@ -163,7 +163,7 @@ fn zeros_behind_pz_files() {
     }
 }
 
-/// What its library makes of a file, byte by byte, until it fails.
+/// The bytes that the format's library decodes, one by one, until it fails.
 fn sound_part(suffix: &str, bytes: &[u8]) -> usize {
     let reader: Box<dyn std::io::Read> = match suffix {
         "gz" => Box::new(flate2::bufread::GzDecoder::new(bytes)),
@@ -175,7 +175,7 @@ fn sound_part(suffix: &str, bytes: &[u8]) -> usize {
     std::io::Read::bytes(reader).take_while(|byte| byte.is_ok()).count()
 }
 
-/// Who looks into a log that is still being written sees what is there.
+/// `pz cat` shows what is there of a log that is still being written.
 #[test]
 fn what_is_sound_comes_out_before_the_error() {
     let folder = Folder::new();
@@ -195,7 +195,7 @@ fn what_is_sound_comes_out_before_the_error() {
         damaged[last / 2] ^= 0x55;
         for spoilt in [[&bytes[..], b"tail"].concat(), damaged] {
             let ran = folder.pz_with(&["-d"], &spoilt);
-            // Libraries drop a little of what they had decoded.
+            // Libraries drop some of the bytes that they had decoded.
             let least = sound_part(suffix, &spoilt).min(contents.len()).saturating_sub(1 << 15);
             assert!(ran.stdout.len() >= least, "{suffix} {}, not {least}", ran.stdout.len());
             ran.complains(2, "pz: standard input: ");
@@ -220,7 +220,7 @@ fn what_is_sound_comes_out_before_the_error() {
     assert_eq!(ran.code, Some(2));
 }
 
-/// A dictionary that `zstd --train` made.
+/// A dictionary made by `zstd --train`.
 const DICTIONARY: &[u8] = include_bytes!("data/words.zdict");
 
 fn with_dictionary(contents: &[u8]) -> Vec<u8> {
@@ -239,7 +239,7 @@ fn missing_dictionaries_are_named() {
         )
     };
     folder.pz_with(&["-d"], &zstd).says(2, &[&line("zstd", id)]);
-    // Another frame comes before.
+    // Another frame comes before it.
     let plain = zstd::encode_all(&b"plain "[..], 3).unwrap();
     let out = folder.pz_with(&["-d"], &[plain, zstd].concat()).says(2, &[&line("zstd", id)]);
     assert_eq!(out, b"plain ");
@@ -268,7 +268,7 @@ fn web_archives_bring_their_dictionary() {
         let cut = &file[..dictionary.len() / 2];
         folder.pz_with(&["-d"], cut).complains(2, "pz: standard input: truncated zstd file (");
     }
-    // In any other place it is not a dictionary.
+    // In any other place, the frame is not a dictionary.
     let elsewhere = [skippable(0x50, b""), skippable(0x5d, DICTIONARY), frames.clone()].concat();
     folder.pz_with(&["-d"], &elsewhere).complains(2, "pz: standard input: needs the dictionary ");
     let bad = [skippable(0x5d, &coded[..100]), frames].concat();
@@ -305,7 +305,7 @@ fn formats_that_pz_does_not_read_are_named() {
     }
 }
 
-/// As `gzip -dcf`, which `zcat -f` stands for.
+/// Like `gzip -dcf`, which `zcat -f` runs.
 #[test]
 fn plain_bytes_pass_if_forced_to_standard_output() {
     let folder = Folder::new();

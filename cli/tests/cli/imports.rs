@@ -16,7 +16,7 @@ fn read(folder: &Path, module: Option<&str>, arrows: &mut Arrows) {
             read(&path, Some(from), arrows);
         } else if path.extension().is_some_and(|extension| extension == "rs") && from != "main" {
             let text = fs::read_to_string(&path).unwrap();
-            // Tests may look up.
+            // Tests may import from above.
             let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
             let names = code.split("crate::").skip(1).map(|rest| {
                 rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap()
@@ -32,7 +32,7 @@ fn no_module_needs_itself() {
     let mut arrows = Arrows::new();
     read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), None, &mut arrows);
     assert!(arrows["commands"].contains("args"), "{arrows:?}");
-    // Repeatedly remove modules that import none of the rest. Whatever stays forms a cycle.
+    // Repeatedly remove modules that import none of the remaining ones. The modules that stay contain a cycle.
     while let Some(lowest) = arrows.iter().find(|(_, needs)| needs.is_empty()) {
         let lowest = lowest.0.clone();
         arrows.remove(&lowest);

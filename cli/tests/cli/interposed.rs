@@ -1,5 +1,5 @@
-//! Makes the file system, another program or a signal interfere at one chosen moment, through a library that is
-//! loaded before the system's.
+//! Makes the file system, another program or a signal interfere at a chosen moment. A library that is loaded before the
+//! system's does this.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::support::{Folder, Ran, feed, sample, skip};
 
-/// `PLAN` names what happens. The library logs to the file in `LOG`.
+/// `PLAN` says what the library does. It logs to the file named by `LOG`.
 const LIBRARY: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -131,7 +131,7 @@ impl Stage {
         feed(&mut self.command(plan, arguments), b"")
     }
 
-    /// The calls logged since this was last asked.
+    /// The calls logged since the last call of this function.
     fn steps(&self) -> String {
         let steps = fs::read_to_string(self.log()).unwrap_or_default();
         let _ = fs::remove_file(self.log());
@@ -139,7 +139,7 @@ impl Stage {
     }
 }
 
-/// The output is a whole copy of the bytes that were read.
+/// The output is a complete copy of the bytes that were read.
 #[test]
 fn a_source_written_to_during_the_last_sync_stays() {
     let Some(stage) = Stage::new() else { return };
@@ -203,7 +203,7 @@ fn sources_stay_if_a_batch_is_interrupted() {
         for name in names {
             stage.folder.write(name, &sample(5000));
         }
-        // The program ignores whatever its parent does, so make sure that it ignores nothing.
+        // The program ignores the signals that its parent ignores, so make sure that it ignores none.
         let mut command = Command::new("env");
         let arguments = [&["compress", "--rm"], &names[..]].concat();
         let plain = stage.command(plan, &arguments);
@@ -258,7 +258,7 @@ fn an_output_that_another_program_changes_gets_no_name() {
         ran.complains(1, "pz: a: a.pz: another program changed it: pz wrote ");
         assert_eq!(stage.folder.names(), ["a"], "{plan}");
     }
-    // Also in tmpfs, where threads write to mappings that may be longer than the contents.
+    // Also test tmpfs, where threads write to mappings that may be longer than the contents.
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return };
     stage.folder.pz(&["compress", "a"]).silent();
     let output = memory.path().join("a");

@@ -53,7 +53,7 @@ fn frames_of_one_block_and_of_several() {
         assert_eq!((&listed["offset"], &listed["content_size"]), (&at.into(), &len.into()));
         let blocks = listed["blocks"].as_array().map_or(0, Vec::len);
         assert_eq!(blocks, len.div_ceil(65_536));
-        // The length of a single block stands in the header.
+        // The header records the length of a single block.
         assert_eq!(listed["size_in_header"], len <= 65_536);
         at += listed["compressed_size"].as_u64().unwrap();
     }
@@ -147,7 +147,7 @@ fn what_cannot_be_listed() {
         .pz_with(&["list"], b"")
         .says(1, &["pz: standard input: is not a regular file, and listing needs to seek"]);
     folder.pz_with(&["-o", "a.pz"], b"contents").silent();
-    // The other files are listed anyway, and the JSON is whole.
+    // The program lists the other files anyway, and the JSON is complete.
     let ran = folder.pz(&["list", "--json", "plain.pz", "a.pz"]);
     let list: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!((list.as_array().unwrap().len(), ran.code), (1, Some(2)));
@@ -216,7 +216,7 @@ fn many_frames_are_listed_in_order() {
     assert_eq!(lines, 20_000);
 }
 
-/// Names in JSON are those of the files, whatever messages make of them.
+/// Names in JSON are exact, although messages escape them.
 #[cfg(unix)]
 #[test]
 fn json_has_the_names_themselves() {

@@ -36,10 +36,10 @@ fn level_9_finds_repetitions_by_itself() {
     };
     let (own, without) = (compressed(&[]), compressed(&["--long=0"]));
     assert!(2 * own.len() < without.len());
-    // This sets the four blocks that it looks back by itself.
+    // Four blocks: level 9 looks back as far without the option.
     assert!(compressed(&["--long=512K"]).len().abs_diff(own.len()) < 100);
     assert!(folder.pz_with(&["-d"], &own).silent() == folder.read("a"));
-    // With a filter it does not.
+    // With a filter, it looks at no earlier blocks.
     assert!(compressed(&["--filter", "delta1"]) == compressed(&["--filter", "delta1", "--long=0"]));
 }
 
@@ -58,7 +58,7 @@ fn a_list_tells_own_bytes_and_memory() {
     folder.pz(&["compress", "-f", "-b", "64K", "a"]).silent();
     let list = folder.pz(&["list", "--json", "a.pz"]).json();
     let near = list[0]["decode_memory"].as_u64().unwrap();
-    // Four blocks before the last, and three more.
+    // The last block, the four before it, and three more.
     assert_eq!(far - near, 7 << 16);
 }
 
@@ -73,7 +73,7 @@ fn sizes_and_conflicts() {
     folder.pz(&["compress", "--long", "a"]).silent();
     assert!(folder.pz(&["-d", "-c", "a.pz"]).silent() == folder.read("a"));
     folder.pz(&["-d", "--long", "a.pz"]).complains(1, "pz: ");
-    // Of a source whose length is known, no more memory is taken than it needs.
+    // If the source's length is known, the program takes no more memory than the source needs.
     folder.pz(&["compress", "--long=1G", "-M", "64M", "-c", "a"]).silent();
     folder.pz_with(&["--long=1G", "-M", "64M"], b"a").complains(1, "pz: ");
     folder.pz(&["bench", "--resident", "--device", "opencl", "--long", "a"]).complains(1, "pz: ");

@@ -1,4 +1,4 @@
-//! Memory: the limit of `-M`, and runs to which the system refuses memory.
+//! The limit `-M`, and runs in which the system refuses memory.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -96,7 +96,7 @@ fn what_auto_loads_counts_as_memory() {
     assert!(!has_drivers(&loaded));
 }
 
-/// Whatever memory the system refuses, the program prints one line, exits with 1, and leaves nothing behind.
+/// Whenever the system refuses memory, the program prints one line, exits with 1, and leaves no files behind.
 #[test]
 fn out_of_memory_is_an_error() {
     let folder = Folder::new();
@@ -106,7 +106,7 @@ fn out_of_memory_is_an_error() {
         let output = if level == "-3" { "3.pz" } else { "9.pz" };
         folder.pz(&["compress", level, "--device", "cpu", "-o", output, "a"]).silent();
     }
-    // Below this the system cannot even start the program.
+    // With less, the system cannot even start the program.
     let least = (20..400).step_by(4).find(|&limit| limited(limit, &["--version"], &folder).0);
     let least = least.expect("the program starts in 400 MB");
     let commands: [&[&str]; 8] = [

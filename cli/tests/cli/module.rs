@@ -1,4 +1,4 @@
-//! `pz module`: what it says of modules, and what they return on every device.
+//! `pz module`: its reports on modules, and their results on every device.
 
 use crate::support::{Folder, Ran, feed};
 
@@ -13,7 +13,7 @@ fn folder_with(names: &[&str]) -> Folder {
     folder
 }
 
-/// What `--device` calls the CPU and every device.
+/// The CPU and every device, as `--device` names them.
 fn devices(folder: &Folder) -> Vec<String> {
     let list = folder.pz(&["devices", "--json"]).json();
     let names = list["devices"].as_array().unwrap().iter().map(|found| found["device"].as_str());
@@ -174,7 +174,7 @@ fn runs_that_cannot_end_well_say_why() {
     run(&["02_two_helpers.wasm", "mein"]).says(2, &[begin]);
 }
 
-/// Sawteeth, whose differences are small.
+/// A sawtooth, whose differences are small.
 fn sawteeth(len: usize) -> Vec<u8> {
     (0..len).map(|i| (3 * i + i / 1000 * 7) as u8).collect()
 }
@@ -195,7 +195,7 @@ fn a_filter_of_the_users_own_goes_with_the_file() {
     pz(&["compress", "--filter", chain, "-b", "64K", "--verify", "in"]).silent();
     let said = String::from_utf8(pz(&["module", "check", "filter.wasm"]).silent()).unwrap();
     let hash = said.lines().nth(1).unwrap().trim_start_matches("  SHA-256  ").to_string();
-    // Without leave, nothing runs it.
+    // No command runs an untrusted module.
     let refusal = format!(
         "in.pz: needs the module {hash}, which is not trusted (frame 0, byte 0); \
          pz module trust {hash} trusts it, --allow-modules all"
@@ -224,7 +224,7 @@ fn a_filter_of_the_users_own_goes_with_the_file() {
     let module = &json[0]["frames"][0]["modules"][0];
     assert_eq!(module["sha256"], hash.as_str());
     assert_eq!(module["is_trusted"], false);
-    // With leave, everything does.
+    // All commands run a trusted module.
     assert!(pz(&["module", "trusted"]).silent().is_empty());
     let list = folder.path("settings").join("pz").join("trusted-modules");
     let added = format!("{hash} added to {}\n", list.display());
@@ -241,14 +241,14 @@ fn a_filter_of_the_users_own_goes_with_the_file() {
     assert!(folder.read("saved") == contents);
     let listed = pz(&["list", "in.pz"]).silent();
     assert!(String::from_utf8(listed).unwrap().contains("in.pz (needs a module, trusted)"));
-    // A line that a full disk has cut spoils no other, and is told when asked.
+    // A line that a full disk has cut does not affect the others. `pz module trusted` reports it.
     let whole = std::fs::read(&list).unwrap();
     std::fs::write(&list, [&whole[..], &hash.as_bytes()[..40]].concat()).unwrap();
     pz(&["test", "in.pz"]).silent();
     let line =
         format!("pz: {}: line 3 is no SHA-256, and nothing is trusted for it", list.display());
     assert_eq!(pz(&["module", "trusted"]).says(1, &[&line]), trusted.as_bytes());
-    // A list that others may write to counts for nothing, and says so when asked.
+    // The program ignores a list that other users may write to. `pz module trusted` says so.
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
@@ -270,14 +270,14 @@ fn every_device_restores_what_a_module_filtered() {
     folder.pz(&["compress", "--filter", "words.wasm:3,filter.wasm", "-b", "64K", "in"]).silent();
     for device in devices(&folder) {
         let arguments = ["cat", "--allow-modules", "--device", &device, "in.pz"];
-        // A device that takes no part, because the CPU is done before it is ready, says so.
+        // If the CPU finishes before a device is ready, the program says that the device took no part.
         let ran = folder.pz(&arguments);
         assert_eq!(ran.code, Some(0), "{device}: {}", ran.stderr);
         assert!(ran.stdout == contents, "{device}");
     }
 }
 
-/// `pz bench` takes modules as `pz compress` does, also in chains, on the CPU, on devices, and on devices alone.
+/// `pz bench` takes modules as `pz compress` does, also in chains: on the CPU, on devices, and on devices alone.
 #[test]
 fn bench_measures_filters_of_the_users_own() {
     let folder = folder_with(&["filter", "words", "02_two_helpers"]);
@@ -299,7 +299,7 @@ fn bench_measures_filters_of_the_users_own() {
         assert_eq!(row["compressed"], folder.pz(&own).silent().len());
     }
     for device in devices(&folder).iter().filter(|device| *device != "cpu") {
-        // The CPU filters; the device undoes it.
+        // The CPU applies the filter, and the device undoes it.
         let ran = folder.pz(&[&bench[..], &["--device", device]].concat());
         assert_eq!(ran.code, Some(0), "{device}: {}", ran.stderr);
         let said = format!("level 1, compressing: {device} did none of the blocks");
@@ -313,7 +313,7 @@ fn bench_measures_filters_of_the_users_own() {
         for row in rows.as_array().unwrap() {
             assert_eq!((&row["direction"], &row["bytes"]), (&"decode".into(), &300_000.into()));
         }
-        // Archives in a device's memory.
+        // Archives go into a device's memory.
         folder.pz(&["compress", "-f", "-b", "64K", "--filter", chain, "in"]).silent();
         let load = ["bench", "--load", "--json", "--device", device, "in.pz"];
         folder.pz(&load).complains(1, "pz: in.pz: needs the module ");

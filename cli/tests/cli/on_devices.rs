@@ -1,4 +1,4 @@
-//! Whole runs of the program with GPUs: they do their part, the output is right, and a missing one is reported.
+//! Whole runs of the program with GPUs: they do blocks, the output is right, and the program reports a missing GPU.
 
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
@@ -14,7 +14,7 @@ const BEGIN: usize = 200_000;
 /// Arguments that leave most of the work to a device: blocks are small, and there is one thread.
 const SMALL: [&str; 4] = ["-1", "-b", "64K", "-T1"];
 
-/// Every device, software ones included: what `--device` calls it, and its name.
+/// Every device, software devices included: its `--device` value, and its name.
 fn devices(folder: &Folder) -> Vec<(String, String)> {
     let list = folder.pz(&["devices", "--json"]).json();
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_string();
@@ -36,16 +36,15 @@ fn spawn(mut command: Command) -> Child {
     command.spawn().unwrap()
 }
 
-/// Runs the program with an input that pauses after its beginning, so that blocks are left when the device is open.
-/// The input is a pipe: for a file this short the program would open no device.
+/// Runs the program with an input that pauses after its beginning, so that blocks are left when the device is open. The
+/// input is a pipe, because the program would open no device for a file this short.
 fn run_halting(folder: &Folder, arguments: &[&str], contents: &[u8], pause: Duration) -> Ran {
     let parts = contents.split_at(BEGIN.min(contents.len() / 2));
     halting(folder, arguments, parts, pause, |_| ()).1
 }
 
-/// Runs the program with an input of two parts and a pause between them. Calls `before_end` with the number of the
-/// process once everything has been written. The process cannot have ended by then, because it has not seen the end
-/// of its input.
+/// Runs the program with an input of two parts and a pause between them. Once everything has been written, calls
+/// `before_end` with the process id. The process is still running then, because it has not seen the end of its input.
 fn halting<T: Send>(
     folder: &Folder,
     arguments: &[&str],
@@ -69,8 +68,8 @@ fn halting<T: Send>(
     })
 }
 
-/// Calls `attempt` with longer and longer pauses, until devices were ready in time. Begins with half of the pause that
-/// was long enough before.
+/// Calls `attempt` with longer and longer pauses, until devices are ready in time. Begins with half of the pause that
+/// was last long enough.
 #[track_caller]
 fn until_it_takes_part(mut attempt: impl FnMut(Duration) -> bool) {
     static ENOUGH: AtomicU64 = AtomicU64::new(1);
@@ -88,7 +87,7 @@ fn line<'r>(ran: &'r Ran, with: &str) -> &'r str {
     found.unwrap_or_else(|| panic!("no '{with}' in {}", ran.stderr))
 }
 
-/// Whether the device of that name has done any block.
+/// Whether the device with this name has done any block.
 fn took_part(blocks: &str, name: &str) -> bool {
     blocks.contains(&format!(" on {name} (")) && !blocks.contains(": 0 on ")
 }
@@ -141,7 +140,7 @@ fn devices_do_their_part_and_say_so() {
     }
 }
 
-/// Drivers' memory counts too, but not that of their compilers on the first run.
+/// The limit includes the drivers' memory, but not that of their compilers in the first run.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_process_takes_no_more_memory_than_it_may() {
@@ -232,13 +231,13 @@ fn damage_is_the_same_on_devices() {
     }
 }
 
-/// A missing device is an error however short the work, and even if it would not have been used.
+/// A missing device is an error, however short the work, and even if the program would not have used it.
 #[test]
 fn a_device_that_is_missing_is_an_error() {
     let folder = Folder::new();
     folder.write("empty", b"");
     folder.write("a", &sample(1000));
-    // Large enough that work begins at once, but ends before a device would be of use.
+    // The input is large enough for work to begin at once, but the work ends before a device would help.
     folder.write("large", &noise(65 << 20));
     for name in ["empty", "a", "large"] {
         folder.pz(&["compress", "-1", "--device", "cpu", name]).silent();
@@ -268,8 +267,8 @@ fn a_device_that_is_missing_is_an_error() {
     }
 }
 
-/// Work that a device cannot do, such as long windows on a software driver of Vulkan, is done without it, and a line
-/// says so.
+/// If a device cannot do some work, such as long windows on Vulkan's software drivers, the CPU does it, and a line says
+/// so.
 #[test]
 fn a_device_that_cannot_do_the_work_takes_no_part() {
     let folder = Folder::new();
@@ -284,7 +283,7 @@ fn a_device_that_cannot_do_the_work_takes_no_part() {
     }
 }
 
-/// If neither loader finds a driver, there is one line if the user named a device, and none otherwise.
+/// If neither loader finds a driver, the program prints one line if the user named a device, and otherwise none.
 #[test]
 fn without_drivers_the_cpu_does_it() {
     let folder = Folder::new();
@@ -307,7 +306,7 @@ fn without_drivers_the_cpu_does_it() {
             assert!(said.contains("install "), "{said}");
             assert!(!folder.has("a.pz"));
         }
-        // Whatever the cache knows of devices that exist under other settings.
+        // The same even if the cache knows devices that exist under other settings.
         folder.pz(&["devices", device]);
         let ran = run(&["decompress", "-o", "out", "--device", device, "large.pz"]);
         ran.complains(1, &format!("pz: device {device}: "));
@@ -327,7 +326,7 @@ mod signals {
 
     use super::*;
 
-    /// Interrupted while a device is being found, opened, prepared or used. The program waits for more input, so it
+    /// Interrupts the program while it finds, opens, prepares or uses a device. The program waits for more input, so it
     /// cannot end by itself.
     #[test]
     fn devices_do_not_hold_up_an_interrupted_program() {
@@ -348,7 +347,7 @@ mod signals {
                 drop(pipe);
                 let said = String::from_utf8(output.stderr).unwrap();
                 assert_eq!(output.status.signal(), Some(signal.as_raw()), "{said}");
-                // An interrupted compiler of a driver may print something; the program does not.
+                // A driver's compiler may print something when interrupted; the program does not.
                 assert!(!said.contains("pz"), "{device}, {signal:?} after {moment} ms: {said}");
                 assert!(!folder.has("out"));
                 if signal != Signal::KILL {

@@ -4,7 +4,7 @@ use crate::support::{Folder, sample};
 
 const BLOCK: usize = 65_536;
 
-/// A file of five blocks with `damage` bytes overwritten, from `at` (a share of the file) on.
+/// A file of five blocks, in which `damage` bytes are overwritten from `at` (a share of the file) on.
 fn damaged(folder: &Folder, contents: &[u8], damage: usize) -> Vec<u8> {
     folder.pz_with(&["-o", "a.pz", "-b", "64K"], contents).silent();
     let mut packed = folder.read("a.pz");
@@ -110,7 +110,7 @@ fn frames_of_one_block_are_saved() {
     );
     assert!(text.contains("a.pz: saved: 2 blocks, 3200 bytes\n"), "{text}");
     assert!(folder.read("a") == [&parts[0][..], &[0; 5000], &parts[2]].concat());
-    // A header that is cut off before its payload still says how long the contents were.
+    // If the file ends after a header, the header still tells the length of the contents.
     folder.write("cut.pz", &frames[1][..40]);
     let ran = folder.pz(&["recover", "--fill", "cut.pz"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
@@ -162,7 +162,7 @@ fn holes_take_no_space() {
     let metadata = std::fs::metadata(folder.path("a")).unwrap();
     assert_eq!(metadata.len(), declared);
     assert!(metadata.blocks() * 512 < 1 << 20, "{} blocks", metadata.blocks());
-    // Holes also work in standard output if it is a file, but only at its end: the file keeps what it held before.
+    // Holes also work in standard output if it is a file, but only at its end: the file keeps its old contents.
     let output = std::fs::File::create(folder.path("out")).unwrap();
     let mut command = folder.command(&["recover", "--fill", "--max-output", "3G", "-c", "a.pz"]);
     assert_eq!(command.stdout(output).output().unwrap().status.code(), Some(2));
@@ -171,7 +171,7 @@ fn holes_take_no_space() {
     assert!(metadata.blocks() * 512 < 1 << 20, "{} blocks", metadata.blocks());
 }
 
-/// To read this hole would take longer than anyone waits.
+/// Reading this hole would take far too long.
 #[cfg(target_os = "linux")]
 #[test]
 fn holes_of_the_input_are_not_read() {
@@ -193,7 +193,7 @@ fn holes_between_blocks_keep_every_offset() {
     let mut expected = contents.clone();
     expected[2 * BLOCK..3 * BLOCK].fill(0);
     folder.write("old", b"older bytes");
-    // Append to a file that is longer than the first bytes of the output.
+    // Append to a file that already has contents.
     let output = std::fs::File::options().append(true).open(folder.path("old")).unwrap();
     let mut command = folder.command(&["recover", "--fill", "-c", "a.pz"]);
     command.stdout(output).output().unwrap();
@@ -211,7 +211,7 @@ fn memory_stays_under_its_limit() {
     folder.pz_with(&["-o", "one.pz", "-p", "store"], b"contents").silent();
     let (code, least) = peak_memory(&folder, &["recover", "-f", "one.pz"]);
     assert_eq!(code, 0);
-    // Small blocks with a byte between them; damaged frames one after another; frames that nobody damaged.
+    // Small blocks with a byte between them; damaged frames one after another; undamaged frames.
     let options = pz::Options::new().pipeline(pz::Pipeline::Store).block_size(1 << 16);
     let contents: Vec<u8> = (0..(1u32 << 16) + 2).map(|i| (i % 251) as u8).collect();
     let file = pz::compress(&contents, &options).unwrap();

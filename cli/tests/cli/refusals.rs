@@ -1,4 +1,4 @@
-//! Everything that the program refuses to do, and the exact words in which it says so.
+//! Everything that the program refuses to do, and its exact messages.
 
 use std::fs;
 
@@ -132,7 +132,7 @@ fn devices_that_are_there() {
     }
 }
 
-/// The same for an input so long that the work begins before the search for the device ends; it leaves nothing
+/// The same for an input so long that work begins before the search for the device ends. The program leaves no files
 /// behind.
 #[test]
 fn devices_that_are_not_there() {
@@ -171,14 +171,14 @@ fn links() {
     ] {
         folder.pz(&arguments).says(1, &[line]);
     }
-    // The other name would keep the contents, and removing this one would free no space.
+    // The contents would stay under the other name, so removing this name would free no space.
     let line = "pz: hard: has 2 hard links, and --rm would remove only this one; -f removes it";
     folder.pz(&["compress", "--rm", "hard"]).says(1, &[line]);
     assert!(folder.has("hard") && !folder.has("hard.pz"));
     folder.pz(&["compress", "hard"]).silent();
     folder.pz(&["compress", "--rm", "-f", "hard"]).silent();
     assert!(!folder.has("hard") && folder.has("a"));
-    // Writing to standard output puts nothing at risk.
+    // Writing to standard output endangers no file.
     let packed = folder.pz(&["compress", "-c", "soft"]).silent();
     assert!(folder.pz_with(&["-d"], &packed).silent() == sample(1000));
     // With -f the program follows the link, and removes only the link.
@@ -237,7 +237,7 @@ fn numbers_that_are_not_levels() {
     assert!(line.contains("-8 and -9 make the smallest output"), "{line}");
     folder.pz(&["-0", "a"]).complains(1, "pz: there is no level 0: ");
     assert_eq!(folder.names(), ["a", "b", "b.pz", "d"]);
-    // One digit among other flags is a level, and several flags are several levels.
+    // A digit among other flags is a level, and several digits are several levels.
     for (flags, level) in [("-kf9", 9), ("-8k", 8), ("-fT12", 3), ("-f5T12", 5)] {
         folder.pz(&["compress", flags, "-f", "a"]).silent();
         let list = folder.pz(&["list", "--json", "a.pz"]).json();
@@ -273,7 +273,7 @@ fn words_that_are_not_commands() {
     assert_eq!(folder.names(), ["a", "b", "b.pz", "d"]);
 }
 
-/// A file alone could mean either direction.
+/// A file name alone could mean either direction.
 #[test]
 fn files_without_a_command() {
     let folder = folder();
@@ -311,7 +311,7 @@ fn compressed_files_are_not_compressed_again() {
     folder.write("a", &sample(1000));
     folder.pz(&["compress", "a"]).silent();
     let packed = folder.read("a.pz");
-    // The contents count, not the name.
+    // The contents decide, not the name.
     folder.write("d/photo", &packed);
     folder.write("d/text.gz", b"only called so");
     folder.write("d/x.gz", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03");

@@ -1,4 +1,4 @@
-//! Inputs that lie on a server.
+//! Inputs on a server.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::http_server::{Answer, Server};
 use crate::support::{Folder, Ran, sample};
 
-/// The program with little patience, and without what could lead its requests elsewhere.
+/// The program with a short timeout, and without settings that could redirect its requests.
 fn command(folder: &Folder, arguments: &[&str]) -> Command {
     let mut command = folder.command(arguments);
     command.env("PZ_TIMEOUT", "3");
@@ -56,7 +56,7 @@ fn commands_read_uris() {
     pz(&folder, &["decompress", &server.url("")])
         .says(1, &[&format!("pz: {}: has no name for an output; -o names it", server.url(""))]);
     pz(&folder, &["recover", "-c", &uri]);
-    // Without parts, a short file is read as a whole.
+    // If the server cannot serve parts, the program reads a short file as a whole.
     let server = Server::start(move |_| Answer::whole(&packed));
     assert!(pz(&folder, &["cat", "--range", "..99", &server.url("a")]).silent() == contents[..99]);
 }
@@ -96,7 +96,7 @@ fn a_range_needs_few_requests() {
     );
 }
 
-/// Headers of blocks are asked for together, not each in its turn.
+/// One request fetches the headers of many blocks.
 #[test]
 fn a_list_of_blocks_needs_few_requests() {
     let folder = Folder::new();
@@ -162,7 +162,7 @@ fn local_uris_are_files() {
         .complains(1, &format!("pz: {}: is compressed already (pz)", path.display()));
 }
 
-/// A proxy gets whole URLs for http://, connects for https://, and is named where something fails.
+/// The program sends a proxy whole URLs for http:// and CONNECT for https://, and names it in errors.
 #[test]
 fn proxies() {
     let folder = Folder::new();
@@ -239,7 +239,7 @@ fn objects_of_stores() {
         .says(1, &[&format!("pz: {uri}: the server denies access (403 Forbidden)")]);
     with.env("AWS_ACCESS_KEY_ID", "me").env("AWS_SECRET_ACCESS_KEY", "secret");
     assert!(Ran::from(with.output().unwrap()).silent() == contents);
-    // What is signed goes to no other place.
+    // The program sends no credentials to another server.
     let mut moved = command(&folder, &["cat", "s3://bucket/moved"]);
     moved.env("AWS_ENDPOINT_URL", format!("http://{}", server.address));
     Ran::from(moved.output().unwrap())
@@ -258,7 +258,7 @@ impl Serving {
         Self::start_with(folder, arguments, |_| {})
     }
 
-    /// The same, in a process that `prepare` changes.
+    /// The same, after `prepare` has changed the command.
     pub fn start_with(
         folder: &Folder,
         arguments: &[&str],
@@ -275,7 +275,7 @@ impl Serving {
         Serving { address: address.trim_end_matches('/').to_string(), child }
     }
 
-    /// Ends the server, and returns what it has said.
+    /// Ends the server, and returns what it has printed.
     pub fn log(mut self) -> String {
         use std::io::Read;
         let _ = self.child.kill();

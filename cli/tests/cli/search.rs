@@ -1,4 +1,4 @@
-//! `pz search`: kernels, and threads that play them, search files and archives.
+//! `pz search`: kernels, or threads in their place, search files and archives.
 
 use crate::support::{Folder, noise, sample};
 
@@ -21,7 +21,7 @@ fn files_and_archives() {
         let found = folder.pz(&["search", "--device", device, "is nowhere here", "d"]).silent();
         assert!(found.is_empty());
     }
-    // More files than are searched at once.
+    // More files than the program searches at once.
     for i in 0..300 {
         folder.write(&format!("many/{i:03}"), format!("{i} n33dle").as_bytes());
     }
@@ -34,7 +34,7 @@ fn what_cannot_be_searched_is_said() {
     let folder = Folder::new();
     folder.write("d/a.pz", b"no archive");
     folder.write("d/b", b"text");
-    // A block that is damaged comes to light only when it is read.
+    // The program notices a damaged block only when it reads it.
     folder.write("d/c", &noise(100_000));
     folder.pz(&["compress", "--rm", "-b", "64K", "d/c"]).silent();
     let mut damaged = folder.read("d/c.pz");

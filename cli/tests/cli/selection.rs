@@ -8,7 +8,7 @@ fn outputs_in_a_folder() {
     folder.write("d/a", b"first");
     folder.write("d/sub/b", b"second");
     folder.write("c", b"third");
-    // A directory keeps its structure; a file that the user named does not keep its folder.
+    // The files of a directory keep their subfolders; a file that the user named does not keep its folder.
     folder.pz(&["compress", "-r", "--output-dir", "out/packed", "d", "c"]).silent();
     folder.pz(&["compress", "--output-dir", "flat", "d/sub/b", "./c"]).silent();
     assert!(!folder.has("c.pz") && !folder.has("d/a.pz"));
@@ -46,7 +46,7 @@ fn another_suffix() {
     folder.write("d/b", b"second");
     folder.pz(&["compress", "--rm", "-r", "--suffix", ".packed", "d"]).silent();
     assert!(folder.has("d/a.packed") && folder.has("d/b.packed") && !folder.has("d/a"));
-    // Files with that suffix are the compressed ones now.
+    // With this option, files with that suffix are the compressed ones.
     folder.pz(&["compress", "-r", "--suffix", ".packed", "d"]).silent();
     assert!(!folder.has("d/a.packed.packed"));
     folder.pz(&["test", "-r", "--suffix", ".packed", "d"]).silent();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::remote::Serving;
 use crate::support::{Folder, noise, sample, wait_until};
 
-/// A folder `served`, with a file beside it that must not be served.
+/// A folder `served`, and beside it a file that must not be served.
 fn folder() -> Folder {
     let folder = Folder::new();
     folder.write("served/a", b"0123456789");
@@ -28,7 +28,7 @@ fn exchange(serving: &Serving, text: &str) -> String {
     answer
 }
 
-/// Asks for a target with further header lines; gives status, head and body.
+/// Requests a target with further header lines. Returns status, head and body.
 fn get(serving: &Serving, target: &str, headers: &str) -> (u16, String, String) {
     let host = &serving.address;
     let request =
@@ -131,7 +131,7 @@ fn nothing_outside_of_the_folder_is_served() {
         let (status, head, body) = get(&serving, target, "");
         assert_eq!((status, body.as_str()), (404, "Not Found\n"), "{target}: {head}");
     }
-    // A page whose name leads to this machine must not read its files.
+    // A web page whose host name resolves to this machine must not read its files.
     let strange = "GET /a HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n\r\n";
     assert!(exchange(&serving, strange).starts_with("HTTP/1.1 421 "));
 }
@@ -173,7 +173,7 @@ fn a_server_without_descriptors_is_busy() {
     wait_until("there are descriptors again", || get_if_open(&serving) == Some(200));
 }
 
-/// Other clients send more than pz does, and are served all the same.
+/// The server also serves clients that send more than pz does.
 #[test]
 fn other_clients_are_served() {
     let folder = folder();
@@ -217,7 +217,7 @@ fn bad_requests_end_the_connection() {
     assert!(folder.has("served/a"));
 }
 
-/// A client that opens connections and says nothing keeps out others only until they come back.
+/// While silent clients hold all connections, others get 503; afterwards they are served again.
 #[test]
 fn connections_are_bounded() {
     let folder = folder();

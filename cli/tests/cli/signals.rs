@@ -98,7 +98,7 @@ fn at_any_moment() {
     println!("{interrupted} interrupted, {finished} finished");
 }
 
-/// Removes only the files of dead processes, and only if this machine can tell that they are dead.
+/// The program removes files of dead processes only, and only if this machine can tell that they are dead.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_killed_runs_left_is_removed_by_the_next() {
@@ -164,7 +164,7 @@ fn what_the_parent_ignores_is_ignored() {
     assert_eq!(folder.pz(&["decompress", "-c", "out.pz"]).silent(), b"contents");
 }
 
-/// The program cannot remove standard output, but ends anyway.
+/// The program cannot remove standard output, but it ends anyway.
 #[test]
 fn as_a_filter() {
     let folder = Folder::new();
@@ -175,7 +175,7 @@ fn as_a_filter() {
             .spawn()
             .unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // More than the pipes hold: the program is either waiting or at work. It ends before it has read all.
+        // More than the pipes hold, so the program is waiting or working. It ends before it has read everything.
         let writer = thread::spawn(move || stdin.write_all(&noise(64_000_000)).is_err());
         let mut stdout = child.stdout.take().unwrap();
         stdout.read_exact(&mut [0; 8]).unwrap();

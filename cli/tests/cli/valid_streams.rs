@@ -1,4 +1,4 @@
-//! Many kinds of valid files of other programs. Each row is a file that the program of its format restores.
+//! Many kinds of valid files of other programs. Each row is a file that its own program can restore.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use liblzma::stream::{Action, Check, Filters, LzmaOptions, Stream};
 
 use crate::support::{Folder, noise, sample};
 
-/// A file, what it is, and its contents.
+/// A file, a description, and its contents.
 type Row = (String, Vec<u8>, Vec<u8>);
 
 #[track_caller]
@@ -112,7 +112,7 @@ fn zstd_frame(contents: &[u8], set: impl Fn(&mut zstd::Encoder<'_, Vec<u8>>)) ->
     encoder.finish().unwrap()
 }
 
-/// A frame whose number is from 0 to 15, and which decoders skip.
+/// A frame that decoders skip, with a number from 0 to 15.
 fn skippable(number: u8, contents: &[u8]) -> Vec<u8> {
     let len = (contents.len() as u32).to_le_bytes();
     [&[0x50 | number, 0x2a, 0x4d, 0x18][..], &len, contents].concat()
@@ -172,7 +172,7 @@ fn of_zstd() {
             &contents,
         ),
         row("nothing but skipped", skippable(3, b"abc"), b""),
-        // A window, no size; a raw block of 2 bytes, and a last one of 3 times the same byte.
+        // A window and no size; a raw block of 2 bytes, and a last block that repeats one byte 3 times.
         row("raw and RLE blocks", b"\x28\xb5\x2f\xfd\0\0\x10\0\0ab\x1b\0\0c".to_vec(), b"abccc"),
         // Sizes of 1, 2, 4 and 8 bytes; that of 2 counts from 256.
         row("size of 1 byte", b"\x28\xb5\x2f\xfd\x20\x02\x11\0\0ab".to_vec(), b"ab"),

@@ -1,4 +1,4 @@
-//! Codecs alone, without checksums in front of them.
+//! Codecs alone, without checksums that would reject most inputs.
 
 use pz::internal::{
     BitReader, BitWriter, bwt, fse as fse_codec, huffman as huffman_codec, lz77 as lz77_codec,

@@ -1,4 +1,4 @@
-//! Whole files: from the same bytes, all decoders restore the same contents, or refuse them.
+//! Whole files: all decoders restore the same contents from the same bytes, or refuse them.
 
 use std::io::{Cursor, Read, Seek, SeekFrom};
 
@@ -17,7 +17,7 @@ fn options() -> DecodeOptions {
     options.max_output(MAX_OUTPUT).max_memory(MAX_MEMORY)
 }
 
-/// Runs `test` on the bytes, and on the bytes with their checksums made right.
+/// Runs `test` on the bytes, and again with corrected checksums.
 fn both(data: &[u8], test: impl Fn(&[u8])) {
     test(data);
     let mut sealed = data.to_vec();

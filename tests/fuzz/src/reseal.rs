@@ -1,4 +1,4 @@
-//! Puts right checksums on wrong files.
+//! Corrects the checksums of damaged files.
 
 use crc32c::crc32c;
 use sha2::{Digest as _, Sha256};

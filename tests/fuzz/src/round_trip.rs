@@ -2,8 +2,8 @@
 
 use pz::{DecodeOptions, Level, Options, Pipeline};
 
-/// The first byte gives the level; the rest is the contents, which are tested as they are, and repeated with changes to
-/// more than a block.
+/// The first byte gives the level; the rest is the contents. Tests the contents as they are, and again repeated with
+/// changes to more than a block.
 fn round_trip(pipeline: Pipeline, data: &[u8]) {
     let Some((first, contents)) = data.split_first() else { return };
     let level = Level::new(u32::from(first % 9) + 1).expect("1 to 9");

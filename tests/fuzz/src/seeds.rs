@@ -110,7 +110,7 @@ const HEADERS: [&[u8]; 6] = [
       \0\0\0\x32\0\0\0\0\0\0\0",
 ];
 
-/// Text, tables, numbers, noise, runs, and almost nothing.
+/// Text, tables, numbers, noise, runs, and very short contents.
 fn contents() -> Vec<Vec<u8>> {
     let mut rng = Rng::new(1);
     let text = |rng: &mut Rng, len: usize| {

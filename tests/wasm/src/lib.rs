@@ -38,7 +38,7 @@ pub extern "C" fn compress(level: u32) -> isize {
     run(|input| pz::compress(input, &pz::Options::new().level(pz::Level::new(level)?)))
 }
 
-/// Compresses the input at a level as a stream that is written in small parts; gives the length of the result, or -1.
+/// Compresses the input at a level, as a stream written in small parts. Returns the length of the result, or -1.
 #[unsafe(no_mangle)]
 pub extern "C" fn write_stream(level: u32) -> isize {
     run(|input| {
@@ -52,7 +52,7 @@ pub extern "C" fn write_stream(level: u32) -> isize {
     })
 }
 
-/// Decompresses the input as a stream that is read in small parts; gives the length of the result, or -1.
+/// Decompresses the input, as a stream read in small parts. Returns the length of the result, or -1.
 #[unsafe(no_mangle)]
 pub extern "C" fn read_stream() -> isize {
     run(|input| {

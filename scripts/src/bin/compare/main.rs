@@ -1,8 +1,8 @@
 //! Compares pz with other programs of the machine on real files; `scripts/bench.sh` calls it.
 //!
-//! Whole programs are timed, from start to exit, reading a file that is in the page cache and writing to the null
-//! device. Before that, each output is restored and compared with its source. Programs take turns, so that other load
-//! on the machine hits all of them; the fastest run of each counts.
+//! It first restores each output and compares it with the source. Then it times whole programs, from start to exit,
+//! which read a file in the page cache and write to the null device. Programs take turns, so that other load on the
+//! machine slows all of them; the fastest run of each counts.
 
 mod measure;
 mod plot;

@@ -67,7 +67,7 @@ impl Row {
         what.to_string() + &device.unwrap_or_default()
     }
 
-    /// Source bytes for each compressed byte.
+    /// Source bytes divided by compressed bytes.
     pub fn ratio(&self) -> f64 {
         self.bytes as f64 / self.compressed.max(1) as f64
     }
@@ -78,13 +78,13 @@ impl Row {
     }
 }
 
-/// The fastest of some runs.
+/// The fastest of these runs.
 pub fn fastest(runs: &[Run]) -> Run {
     *runs.iter().min_by_key(|run| run.wall).expect("at least one run")
 }
 
-/// Measures everything on one file. A program limited to one thread gets one core: some start more threads, for input
-/// and output.
+/// Measures everything on one file. A program limited to one thread gets one core, because some start more threads for
+/// input and output.
 pub fn measure(
     file: &Path,
     programs: &[Program],
@@ -202,7 +202,7 @@ impl Drop for OneCore {
     }
 }
 
-/// On other systems, programs that start threads of their own may use more cores.
+/// On other systems, programs that start more threads may use more cores.
 #[cfg(not(target_os = "linux"))]
 struct OneCore;
 

@@ -39,7 +39,7 @@ pub fn draw(path: &Path, file: &str, rows: &[Row]) -> Result<(), Box<dyn Error>>
     let panels = root.split_evenly((threads.len(), 2));
     let ratios = span(rows.iter().map(Row::ratio), 0.06);
     for (panels, &threads) in panels.chunks(2).zip(&threads) {
-        // Show programs that have only one thread beside those with many, since users would run them so.
+        // Also show programs with only one thread here, since users would run them like this.
         let shown: Vec<&Row> = rows
             .iter()
             .filter(|row| row.threads == threads || (!row.is_parallel && row.threads == 1))
@@ -102,7 +102,7 @@ fn panel(
         let colour = of_program.map(|(_, colour)| colour).or_else(|| devices.next());
         let colour = *colour.unwrap_or(&BLACK);
         let is_zstd = name == "zstd";
-        // A pipeline is a point of its own; levels are joined.
+        // A line joins levels. A pipeline is a separate point.
         let joined = of.iter().filter(|row| !row.label.starts_with("-p"));
         let line = joined.map(|row| (speed(row), row.ratio()));
         chart
@@ -132,7 +132,7 @@ fn panel(
     Ok(())
 }
 
-/// The label of a tick: only 1, 2 and 5 of each power of ten have room for one.
+/// The label of a tick. There is room only for 1, 2 and 5 times each power of ten.
 fn tick(x: f64) -> String {
     let first = x / 10_f64.powf(x.log10().floor());
     let is_shown = [1.0, 2.0, 5.0, 10.0].iter().any(|shown| (first - shown).abs() < 1e-6);

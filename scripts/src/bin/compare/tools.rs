@@ -137,7 +137,7 @@ fn output(to: Option<&Path>) -> io::Result<Stdio> {
 
 /// The program's version: the first word of its output that looks like 1.2.
 fn version(path: &Path) -> Option<String> {
-    // bsc does not know the option, but prints its version anyway.
+    // bsc does not know this option, but prints its version anyway.
     let said = Command::new(path).arg("--version").stdin(Stdio::null()).output().ok()?;
     let said = [said.stdout, said.stderr].concat();
     let said = String::from_utf8_lossy(&said);
@@ -235,7 +235,7 @@ impl Program {
                 if let Some(device) = &self.device {
                     command.args(["--device", device]);
                 }
-                // Without "-q", which would hide the line that says that a device took no part.
+                // Do not pass "-q", which would hide the line that says that a device took no part.
                 command.arg(format!("-T{threads}")).arg("--no-progress")
             }
             // With `-T1`, zstd starts a second thread for input and output.

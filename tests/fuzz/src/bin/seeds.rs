@@ -1,4 +1,4 @@
-//! Writes each target's first inputs into DIR/TARGET/, for `cargo fuzz run`.
+//! Writes each target's initial inputs to DIR/TARGET/, for `cargo fuzz run`.
 
 use std::path::PathBuf;
 use std::{env, fs, io};
