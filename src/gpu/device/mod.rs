@@ -6,6 +6,7 @@
 //!
 //! | module | |
 //! |---|---|
+//! | `queue` | the trait of queues, and how a queue passes calls on to another |
 //! | `pool` | a device that reuses and counts its buffers |
 //! | `run` | runs a plan on a device |
 //! | `shared_queue` | one queue for several owners |
@@ -36,6 +37,7 @@ pub(crate) mod pool;
 mod program;
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu"))]
 mod program_cache;
+mod queue;
 pub(crate) mod run;
 mod seen;
 pub(crate) mod shared_queue;
@@ -54,6 +56,10 @@ pub(crate) use super::model::limits::STAGING;
 pub use cuda::CudaDevice;
 #[cfg(feature = "opencl")]
 pub use opencl::OpenClDevice;
+pub use queue::Queue;
+#[doc(hidden)]
+pub use queue::Setting;
+pub(crate) use queue::{Call, ForwardingQueue};
 #[doc(hidden)]
 pub use visible::{Bell, VisibleMemory};
 #[cfg(feature = "webgpu")]
@@ -397,115 +403,6 @@ macro_rules! device_through {
 
 // Lets wrappers take a device by reference, in a `Box` or in an `Arc`.
 device_through!(&D, Box<D>, std::sync::Arc<D>);
-
-/// An in-order queue of work for a device.
-pub trait Queue: Send {
-    /// Copies `parts`, one directly after another, to a buffer from byte `offset` on, in as few copies as the device
-    /// permits. `offset` and the total length are multiples of 4. The caller may change `parts` once this returns.
-    fn write_parts(
-        &mut self,
-        buffer: BufferId,
-        offset: u64,
-        parts: &[&[u8]],
-    ) -> Result<(), DeviceError>;
-
-    /// Copies `data` to a buffer from byte `offset` on; the offset and the length are multiples of 4. The caller may
-    /// change `data` once this returns.
-    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
-        self.write_parts(buffer, offset, &[data])
-    }
-
-    /// Copies `bytes` bytes to a buffer from byte `offset` on, both multiples of 4. Calls `fill` once with memory for
-    /// them, and `fill` overwrites all of it. The memory is pinned where the device has such memory, which saves the
-    /// host a copy. Pinning is slow, so newly pinned memory has room for up to `ahead` bytes of later calls.
-    fn write_with(
-        &mut self,
-        buffer: BufferId,
-        offset: u64,
-        (bytes, ahead): (usize, usize),
-        fill: &mut dyn FnMut(&mut [u8]),
-    ) -> Result<(), DeviceError> {
-        let _ = ahead;
-        let mut filled = vec![0; bytes];
-        fill(&mut filled);
-        self.write(buffer, offset, &filled)
-    }
-
-    /// Sets `bytes` bytes of a buffer from byte `offset` on to 0; both numbers are multiples of 4.
-    fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError>;
-
-    /// Copies `bytes` bytes from one buffer, each given with the offset of its first byte, to another; all three
-    /// numbers are multiples of 4.
-    fn copy(
-        &mut self,
-        from: (BufferId, u64),
-        to: (BufferId, u64),
-        bytes: u64,
-    ) -> Result<(), DeviceError>;
-
-    /// Launches a kernel.
-    #[doc(hidden)]
-    fn dispatch(&mut self, work: &Dispatch<'_>) -> Result<(), DeviceError>;
-
-    /// Starts the work queued so far, without waiting for it.
-    fn flush(&mut self) -> Result<(), DeviceError>;
-
-    /// Starts to copy `bytes` bytes of a buffer from byte `offset` on, both multiples of 4, as they are when all work
-    /// queued so far has ended. If the next call reads these bytes, it finds the copy under way or done.
-    fn read_ahead(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {
-        let _ = (buffer, offset, bytes);
-        Ok(())
-    }
-
-    /// Waits for all earlier work, until the deadline at most, and copies `bytes` bytes of a buffer from byte `offset`
-    /// on; both numbers are multiples of 4. Calls `take` with one piece after another while the next one is being
-    /// copied.
-    fn read_with(
-        &mut self,
-        buffer: BufferId,
-        offset: u64,
-        bytes: u64,
-        take: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), DeviceError>;
-
-    /// Waits for all earlier work, until the deadline at most, and copies from a buffer; `offset` and the length are
-    /// multiples of 4.
-    fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        let mut done = 0;
-        self.read_with(buffer, offset, into.len() as u64, &mut |piece| {
-            into[done..done + piece.len()].copy_from_slice(piece);
-            done += piece.len();
-        })
-    }
-
-    /// Whether all earlier work has ended, as far as the queue can tell without waiting. If it can tell, `true` means
-    /// that [`Self::finish`] is quick; if it cannot, the answer is always `true`.
-    fn has_ended(&mut self) -> bool {
-        true
-    }
-
-    /// Waits for all earlier work, until the deadline at most.
-    fn finish(&mut self) -> Result<(), DeviceError>;
-
-    /// Sets how long [`Self::read`] and [`Self::finish`] wait.
-    fn set_deadline(&mut self, deadline: Duration);
-
-    /// Turns the timing of later dispatches on or off.
-    fn set_timing(&mut self, on: bool);
-
-    /// Sets whether copies wait for the pinned memory that the queue already has. Otherwise the queue pins more where
-    /// that is faster, and some drivers first wait for all running kernels.
-    fn set_pinned_is_fixed(&mut self, _is_fixed: bool) {}
-
-    /// Tells the device that kernels of this queue run beside those of other queues. A device whose units split their
-    /// memory between cache and workgroups kernel by kernel then uses one split for all of these kernels, whichever
-    /// queue runs them.
-    fn set_beside_others(&mut self) {}
-
-    /// The times of the dispatches that have finished since the last call, in order; empty if timing is off or
-    /// unsupported.
-    fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError>;
-}
 
 /// Like [`budget`], for an open device, which may report how much memory is free now.
 pub(crate) fn budget_now(device: &dyn Device, permitted: Option<u64>) -> u64 {

@@ -5,13 +5,11 @@
 //! which tests compare with the plans' predictions.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use super::{
-    Bell, BufferId, Device, DeviceError, Dispatch, HostMemory, Limits, NativeBuffer, NativeStream,
-    Queue, VisibleMemory,
+    Bell, BufferId, Call, Device, DeviceError, ForwardingQueue, HostMemory, Limits, NativeBuffer,
+    NativeStream, Queue, VisibleMemory,
 };
 use crate::gpu::model::plan::Plan;
 use crate::sync::Mutex;
@@ -75,25 +73,25 @@ impl<D: Device> Pool<D> {
     /// Total size of the buffers in use, in bytes.
     #[cfg(test)]
     pub fn live(&self) -> u64 {
-        self.buffers().live_bytes
+        self.buffers.lock().live_bytes
     }
 
     /// The highest total size, in bytes, of the buffers in use when a queue was given work. A batch that could not
     /// allocate all its buffers does not count, because nothing used them.
     pub fn high_water(&self) -> u64 {
-        self.buffers().high_water
+        self.buffers.lock().high_water
     }
 
     /// Bytes reserved on the device: by buffers in use and by free ones.
     #[cfg(test)]
     pub fn reserved(&self) -> u64 {
-        let buffers = self.buffers();
+        let buffers = self.buffers.lock();
         buffers.live_bytes + buffers.free_bytes
     }
 
     /// Returns all free buffers to the device.
     pub fn trim(&self) {
-        let mut buffers = self.buffers();
+        let mut buffers = self.buffers.lock();
         buffers.free_bytes = 0;
         let free = std::mem::take(&mut buffers.free);
         drop(buffers);
@@ -103,17 +101,13 @@ impl<D: Device> Pool<D> {
     /// Keeps the reserved memory below its highest use: frees buffers of sizes that are no longer requested before a
     /// new buffer is allocated.
     fn make_room(&self, bytes: u64) {
-        let buffers = self.buffers();
+        let buffers = self.buffers.lock();
         let reserved = buffers.live_bytes + buffers.free_bytes;
         let is_too_much = buffers.free_bytes > 0 && reserved + bytes > buffers.max_live;
         drop(buffers);
         if is_too_much {
             self.trim();
         }
-    }
-
-    fn buffers(&self) -> MutexGuard<'_, Buffers> {
-        self.buffers.lock()
     }
 
     fn suspend(&self) {
@@ -140,19 +134,19 @@ impl<D: Device> Device for Pool<D> {
     }
 
     fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
-        let again = self.buffers().take(bytes);
+        let again = self.buffers.lock().take(bytes);
         let id = match again {
             Some(id) => id,
             None => {
                 self.make_room(bytes);
                 let id = match self.device.allocate(bytes) {
-                    Err(DeviceError::OutOfMemory { .. }) if self.buffers().free_bytes > 0 => {
+                    Err(DeviceError::OutOfMemory { .. }) if self.buffers.lock().free_bytes > 0 => {
                         self.trim();
                         self.device.allocate(bytes)?
                     }
                     result => result?,
                 };
-                self.buffers().enter(id, bytes);
+                self.buffers.lock().enter(id, bytes);
                 id
             }
         };
@@ -167,11 +161,11 @@ impl<D: Device> Device for Pool<D> {
 
     fn free_memory(&self) -> Option<u64> {
         // The pool's free buffers count as free memory: the next request reuses or replaces them.
-        Some(self.device.free_memory()?.saturating_add(self.buffers().free_bytes))
+        Some(self.device.free_memory()?.saturating_add(self.buffers.lock().free_bytes))
     }
 
     fn free(&self, buffer: BufferId) {
-        let mut buffers = self.buffers();
+        let mut buffers = self.buffers.lock();
         if buffers.imported.remove(&buffer) {
             drop(buffers);
             return self.device.free(buffer);
@@ -194,7 +188,7 @@ impl<D: Device> Device for Pool<D> {
     unsafe fn import(&self, buffer: NativeBuffer) -> Result<BufferId, DeviceError> {
         // SAFETY: the caller promises the same.
         let id = unsafe { self.device.import(buffer) }?;
-        self.buffers().imported.insert(id);
+        self.buffers.lock().imported.insert(id);
         Ok(id)
     }
 
@@ -240,7 +234,7 @@ impl<D: Device> Device for Pool<D> {
 impl<D: Device> Drop for Pool<D> {
     fn drop(&mut self) {
         self.trim();
-        let Buffers { live, imported, .. } = std::mem::take(&mut *self.buffers());
+        let Buffers { live, imported, .. } = std::mem::take(&mut *self.buffers.lock());
         live.into_keys().chain(imported).for_each(|id| self.device.free(id));
     }
 }
@@ -253,21 +247,6 @@ struct PoolQueue<'p, D: Device> {
     is_idle: bool,
 }
 
-impl<D: Device> PoolQueue<'_, D> {
-    /// Notes that unfinished work was queued.
-    fn works(&mut self) {
-        self.is_idle = false;
-        let mut buffers = self.pool.buffers();
-        buffers.high_water = buffers.high_water.max(buffers.live_bytes);
-    }
-
-    /// Handles the `result` of a call that waits for all work.
-    fn waited<T>(&mut self, result: Result<T, DeviceError>) -> Result<T, DeviceError> {
-        self.is_idle = result.is_ok();
-        result
-    }
-}
-
 impl<D: Device> Drop for PoolQueue<'_, D> {
     fn drop(&mut self) {
         if !self.is_idle {
@@ -276,99 +255,21 @@ impl<D: Device> Drop for PoolQueue<'_, D> {
     }
 }
 
-impl<D: Device> Queue for PoolQueue<'_, D> {
-    fn write_parts(
+impl<D: Device> ForwardingQueue for PoolQueue<'_, D> {
+    fn pass<T>(
         &mut self,
-        buffer: BufferId,
-        offset: u64,
-        parts: &[&[u8]],
-    ) -> Result<(), DeviceError> {
-        self.works();
-        self.queue.write_parts(buffer, offset, parts)
-    }
-
-    fn write_with(
-        &mut self,
-        buffer: BufferId,
-        offset: u64,
-        bytes: (usize, usize),
-        fill: &mut dyn FnMut(&mut [u8]),
-    ) -> Result<(), DeviceError> {
-        self.works();
-        self.queue.write_with(buffer, offset, bytes, fill)
-    }
-
-    fn clear(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {
-        self.works();
-        self.queue.clear(buffer, offset, bytes)
-    }
-
-    fn copy(
-        &mut self,
-        from: (BufferId, u64),
-        to: (BufferId, u64),
-        bytes: u64,
-    ) -> Result<(), DeviceError> {
-        self.works();
-        self.queue.copy(from, to, bytes)
-    }
-
-    fn dispatch(&mut self, work: &Dispatch<'_>) -> Result<(), DeviceError> {
-        self.works();
-        self.queue.dispatch(work)
-    }
-
-    fn flush(&mut self) -> Result<(), DeviceError> {
-        self.queue.flush()
-    }
-
-    fn read_ahead(&mut self, buffer: BufferId, offset: u64, bytes: u64) -> Result<(), DeviceError> {
-        self.works();
-        self.queue.read_ahead(buffer, offset, bytes)
-    }
-
-    fn read_with(
-        &mut self,
-        buffer: BufferId,
-        offset: u64,
-        bytes: u64,
-        take: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), DeviceError> {
-        let result = self.queue.read_with(buffer, offset, bytes, take);
-        self.waited(result)
-    }
-
-    fn read(&mut self, buffer: BufferId, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        let result = self.queue.read(buffer, offset, into);
-        self.waited(result)
-    }
-
-    fn has_ended(&mut self) -> bool {
-        self.queue.has_ended()
-    }
-
-    fn finish(&mut self) -> Result<(), DeviceError> {
-        let result = self.queue.finish();
-        self.waited(result)
-    }
-
-    fn set_deadline(&mut self, deadline: Duration) {
-        self.queue.set_deadline(deadline);
-    }
-
-    fn set_timing(&mut self, on: bool) {
-        self.queue.set_timing(on);
-    }
-
-    fn set_pinned_is_fixed(&mut self, is_fixed: bool) {
-        self.queue.set_pinned_is_fixed(is_fixed);
-    }
-
-    fn set_beside_others(&mut self) {
-        self.queue.set_beside_others();
-    }
-
-    fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError> {
-        self.queue.take_times()
+        call: Call,
+        action: impl FnOnce(&mut dyn Queue) -> Result<T, DeviceError>,
+    ) -> Result<T, DeviceError> {
+        if call == Call::Queues {
+            self.is_idle = false;
+            let mut buffers = self.pool.buffers.lock();
+            buffers.high_water = buffers.high_water.max(buffers.live_bytes);
+        }
+        let result = action(&mut *self.queue);
+        if call == Call::Waits {
+            self.is_idle = result.is_ok();
+        }
+        result
     }
 }

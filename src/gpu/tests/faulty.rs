@@ -1,11 +1,10 @@
 //! A device with a planted fault, to test recovery.
 
 use std::collections::HashMap;
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::gpu::device::{BufferId, Device, DeviceError, Dispatch, Limits, Queue};
+use crate::gpu::device::{BufferId, Device, DeviceError, Dispatch, Limits, Queue, Setting};
 use crate::gpu::model::plan::Plan;
 use crate::sync::Mutex;
 
@@ -139,10 +138,6 @@ impl<D: Device> Faulty<D> {
         bytes <= self.memory.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Live> {
-        self.live.lock()
-    }
-
     /// Calls so far.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
@@ -167,7 +162,7 @@ impl<D: Device> Faulty<D> {
 
     /// Total size in bytes of the buffers that have not been freed.
     pub fn live(&self) -> u64 {
-        self.lock().sum()
+        self.live.lock().sum()
     }
 
     fn call(&self, kind: &'static str) -> Result<Fate, DeviceError> {
@@ -202,7 +197,7 @@ impl<D: Device> Device for Faulty<D> {
             return Err(self.refuse(bytes));
         }
         // Held until the buffer is counted, so that two threads do not take the same bytes.
-        let mut live = self.lock();
+        let mut live = self.live.lock();
         let is_late = matches!(self.fault, Fault::LateMemoryAbove(_));
         if !is_late && !self.has_memory_for(live.sum() + bytes) {
             return Err(self.refuse(bytes));
@@ -216,7 +211,7 @@ impl<D: Device> Device for Faulty<D> {
     }
 
     fn free(&self, buffer: BufferId) {
-        let mut live = self.lock();
+        let mut live = self.live.lock();
         assert!(live.bytes.remove(&buffer).is_some(), "a buffer that is not live is freed");
         live.unreserved.take_if(|unreserved| *unreserved == buffer);
         drop(live);
@@ -247,7 +242,7 @@ impl<D: Device> FaultyQueue<'_, D> {
             return Err(DeviceError::TimedOut);
         }
         let fate = self.faulty.call(kind)?;
-        let live = self.faulty.lock();
+        let live = self.faulty.live.lock();
         let finds_no_memory = fate == Fate::Late
             || live.unreserved.is_some_and(|id| buffers.contains(&id))
             || !buffers.is_empty() && !self.faulty.has_memory_for(live.sum());
@@ -354,21 +349,11 @@ impl<D: Device> Queue for FaultyQueue<'_, D> {
         self.queue.finish()
     }
 
-    fn set_deadline(&mut self, deadline: Duration) {
-        self.deadline = deadline;
-        self.queue.set_deadline(deadline);
-    }
-
-    fn set_timing(&mut self, on: bool) {
-        self.queue.set_timing(on);
-    }
-
-    fn set_pinned_is_fixed(&mut self, is_fixed: bool) {
-        self.queue.set_pinned_is_fixed(is_fixed);
-    }
-
-    fn set_beside_others(&mut self) {
-        self.queue.set_beside_others();
+    fn set(&mut self, setting: Setting) {
+        if let Setting::Deadline(deadline) = setting {
+            self.deadline = deadline;
+        }
+        self.queue.set(setting);
     }
 
     fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError> {

@@ -8,7 +8,7 @@ use super::shared::{InFlight, Memory, Shared};
 use super::staging::{PIECE, PIECES, Piece};
 use crate::gpu::device::deadline::Deadline;
 use crate::gpu::device::program::ProgramKey;
-use crate::gpu::device::{BufferId, DEADLINE, DeviceError, Dispatch, Queue};
+use crate::gpu::device::{BufferId, DEADLINE, DeviceError, Dispatch, Queue, Setting};
 
 /// Parts smaller than this are always copied through our own pinned memory, so that the caller need not wait for them.
 const MIN_IN_PLACE: usize = 64 << 10;
@@ -273,6 +273,19 @@ impl<D: Driver> InFlight<D> {
         self.last.as_ref().map_or(Ok(()), |last| driver.wait(last, until))
     }
 
+    /// Sets whether copies wait for the pinned memory that this has. If they do, borrows now a piece as long as any so
+    /// far: later none can be pinned.
+    fn set_pinned_is_fixed(&mut self, shared: &Shared<D>, is_fixed: bool, deadline: Duration) {
+        self.max_pieces = if is_fixed { 1 } else { PIECES };
+        let is_short = self.in_place.as_ref().is_none_or(|piece| piece.len() < self.longest);
+        if is_fixed && self.longest > 0 && is_short {
+            self.in_place = None;
+            let Shared { lent, driver, .. } = shared;
+            let until = Deadline::after(deadline, driver.limits());
+            self.in_place = lent.take(driver, (self.longest, 0), until).ok().flatten();
+        }
+    }
+
     fn take_times(&mut self, driver: &D) -> Result<Vec<Duration>, DeviceError> {
         let mut times = Vec::new();
         while let Some(event) = self.timed.front() {
@@ -465,30 +478,15 @@ impl<D: Driver> Queue for InOrderQueue<D> {
         self.attempt(|work, shared, until| work.finish(&shared.driver, until))
     }
 
-    fn set_deadline(&mut self, deadline: Duration) {
-        self.deadline = deadline;
-    }
-
-    fn set_timing(&mut self, on: bool) {
-        self.timing = on;
-    }
-
-    fn set_beside_others(&mut self) {
-        if let Some(work) = &mut self.work {
-            work.is_beside_others = true;
-        }
-    }
-
-    fn set_pinned_is_fixed(&mut self, is_fixed: bool) {
-        let Some(work) = &mut self.work else { return };
-        work.max_pieces = if is_fixed { 1 } else { PIECES };
-        let is_short = work.in_place.as_ref().is_none_or(|piece| piece.len() < work.longest);
-        if is_fixed && work.longest > 0 && is_short {
-            // Borrow now a piece as long as any so far: later none can be pinned.
-            work.in_place = None;
-            let Shared { lent, driver, .. } = &*self.shared;
-            let until = Deadline::after(self.deadline, driver.limits());
-            work.in_place = lent.take(driver, (work.longest, 0), until).ok().flatten();
+    fn set(&mut self, setting: Setting) {
+        match (setting, &mut self.work) {
+            (Setting::Deadline(deadline), _) => self.deadline = deadline,
+            (Setting::Timing(on), _) => self.timing = on,
+            (Setting::BesideOthers, Some(work)) => work.is_beside_others = true,
+            (Setting::PinnedIsFixed(is_fixed), Some(work)) => {
+                work.set_pinned_is_fixed(&self.shared, is_fixed, self.deadline);
+            }
+            (Setting::BesideOthers | Setting::PinnedIsFixed(_), None) => {}
         }
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::staging::{DOWNLOAD, Download, Uploads};
 use super::{BufferId, DeviceError, Dispatch, Pipeline, Queue, WebGpuDevice};
-use crate::gpu::device::DEADLINE;
 use crate::gpu::device::deadline::Deadline;
+use crate::gpu::device::{DEADLINE, Setting};
 
 /// Dispatches per submission. A submission costs as much as a few dispatches, so they are grouped; but a desktop's
 /// watchdog limits the time of one submission.
@@ -411,14 +411,16 @@ impl Queue for WebGpuQueue<'_> {
         self.attempt(|queue| queue.settle(queue.until()))
     }
 
-    fn set_deadline(&mut self, deadline: Duration) {
-        self.deadline = deadline;
-    }
-
-    fn set_timing(&mut self, on: bool) {
-        // A whole submission is timed or not. If this fails, the next call that can return an error fails too.
-        let _ = self.attempt(Self::submit);
-        self.timing = on && self.device.limits.timing;
+    fn set(&mut self, setting: Setting) {
+        match setting {
+            Setting::Deadline(deadline) => self.deadline = deadline,
+            Setting::Timing(on) => {
+                // A whole submission is timed or not. If this fails, the next call that can return an error fails too.
+                let _ = self.attempt(Self::submit);
+                self.timing = on && self.device.limits.timing;
+            }
+            Setting::PinnedIsFixed(_) | Setting::BesideOthers => {}
+        }
     }
 
     fn take_times(&mut self) -> Result<Vec<Duration>, DeviceError> {
