@@ -145,7 +145,8 @@ pub mod internal {
     }
 
     pub mod process {
-        pub use crate::process::{Lock, OfProcess, Owner, PerProcess};
+        pub use crate::process::{OfProcess, Owner, PerProcess};
+        pub use crate::sync::Lock;
     }
 
     pub mod lz77 {

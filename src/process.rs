@@ -8,7 +8,7 @@
 //! | type | what the child of a fork gets |
 //! |---|---|
 //! | [`PerProcess`] | a value of its own, which it makes on first use |
-//! | [`Lock`] | likewise: an unlocked mutex with the default value |
+//! | [`Lock`](crate::sync::Lock) | likewise: an unlocked mutex with the default value |
 //! | [`OfProcess`] | nothing, so that its user makes a new one or says why it cannot |
 //! | [`Owner`] | the knowledge that something is another process's |
 //!
@@ -17,10 +17,7 @@
 use std::fmt;
 use std::mem::{self, ManuallyDrop};
 use std::ptr;
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicPtr, Ordering};
-
-use crate::sync::Mutex;
 
 /// The process in which a value was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,40 +203,6 @@ impl<T> Drop for PerProcess<T> {
 impl<T: fmt::Debug + Send + Sync> fmt::Debug for PerProcess<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("PerProcess").field(&self.get()).finish()
-    }
-}
-
-/// A mutex that no fork leaves locked.
-pub struct Lock<T>(PerProcess<Mutex<T>>);
-
-impl<T: Default + Send> Lock<T> {
-    /// A mutex with the default value.
-    pub const fn new() -> Self {
-        Self(PerProcess::new())
-    }
-
-    /// Waits for the other threads of this process.
-    pub fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.get_or_init(Mutex::default).lock()
-    }
-}
-
-impl<T: Default + Send> Lock<T> {
-    /// The guard, unless another thread of this process holds it.
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        self.0.get_or_init(Mutex::default).try_lock()
-    }
-}
-
-impl<T: Default + Send> Default for Lock<T> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<T: fmt::Debug + Send> fmt::Debug for Lock<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 

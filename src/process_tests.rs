@@ -3,6 +3,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::*;
+use crate::sync::Lock;
 
 /// Does `work` in a forked process, and tells whether it returned true.
 fn in_child(work: impl FnOnce() -> bool) -> bool {

@@ -1,11 +1,14 @@
-//! Locks that stay usable after a panic.
+//! Locks that stay usable after a panic, and [`Lock`], which also stays usable after a fork.
 //!
 //! The standard library poisons a lock whose holder panics, so that the next one notices. Nothing here needs that: a
 //! panicking task is caught and reported where it ran, and no lock is held while contents are only half changed. So
 //! these locks hand out their guards as they are.
 
+use std::fmt;
 use std::sync::{self, MutexGuard, PoisonError, RwLockReadGuard, TryLockError};
 use std::time::Duration;
+
+use crate::process::PerProcess;
 
 /// [`std::sync::Mutex`] without poison.
 #[derive(Debug, Default)]
@@ -33,6 +36,38 @@ impl<T: ?Sized> Mutex<T> {
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
+    }
+}
+
+/// A mutex that no fork leaves locked.
+pub struct Lock<T>(PerProcess<Mutex<T>>);
+
+impl<T: Default + Send> Lock<T> {
+    /// A mutex with the default value.
+    pub const fn new() -> Self {
+        Self(PerProcess::new())
+    }
+
+    /// Waits for the other threads of this process.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.get_or_init(Mutex::default).lock()
+    }
+
+    /// The guard, unless another thread of this process holds it.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.get_or_init(Mutex::default).try_lock()
+    }
+}
+
+impl<T: Default + Send> Default for Lock<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: fmt::Debug + Send> fmt::Debug for Lock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

@@ -21,7 +21,7 @@ use folder::Folder;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::process::Lock;
+use crate::sync::Lock;
 
 /// A folder of files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Counts reads that go on without a worker.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use crate::sync::{Condvar, Mutex};
 
@@ -12,17 +12,13 @@ pub(super) struct Background {
 }
 
 impl Background {
-    fn lock(&self) -> MutexGuard<'_, usize> {
-        self.count.lock()
-    }
-
     pub(super) fn count(&self) -> usize {
-        *self.lock()
+        *self.count.lock()
     }
 
     /// Waits until no read goes on.
     pub(super) fn finish(&self) {
-        let mut count = self.lock();
+        let mut count = self.count.lock();
         while *count > 0 {
             count = self.has_ended.wait(count);
         }
@@ -34,14 +30,14 @@ pub(super) struct Counted(Arc<Background>);
 
 impl Counted {
     pub(super) fn new(all: &Arc<Background>) -> Self {
-        *all.lock() += 1;
+        *all.count.lock() += 1;
         Self(Arc::clone(all))
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let mut count = self.0.lock();
+        let mut count = self.0.count.lock();
         *count -= 1;
         if *count == 0 {
             self.0.has_ended.notify_all();

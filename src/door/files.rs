@@ -15,7 +15,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use super::options::{DoorError, DoorOptions, RequestError};
@@ -121,13 +121,9 @@ impl Files {
         })
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock()
-    }
-
     /// The file with this number.
     pub(super) fn get(&self, number: u32) -> Result<Arc<OpenFile>, RequestError> {
-        self.table().files.get(number as usize).map(Arc::clone).ok_or(RequestError::Range)
+        self.table.lock().files.get(number as usize).map(Arc::clone).ok_or(RequestError::Range)
     }
 
     /// Opens a file, or finds it among those that are open, and returns it with the length of what can be read.
@@ -142,7 +138,7 @@ impl Files {
 
     fn open_file(&self, path: &Path, mode: FileMode) -> Result<Arc<OpenFile>, Failed> {
         let (resolved, file, metadata) = self.find(path, mode)?;
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let key = (resolved, mode);
         if let Some(known) = table.numbers.get(&key).and_then(|&at| table.files.get(at as usize))
             && known.is(&metadata)

@@ -37,10 +37,6 @@ impl DevicePool {
     pub(super) fn part(&self, start: u64, len: u64) -> Option<DeviceSliceMut<'_>> {
         self.buffer.part(start..start.checked_add(len)?)
     }
-
-    fn extents(&self) -> std::sync::MutexGuard<'_, Extents> {
-        self.extents.lock()
-    }
 }
 
 /// A part of the device's memory, given back when dropped.
@@ -52,7 +48,7 @@ pub(super) struct DeviceChunk {
 
 impl Drop for DeviceChunk {
     fn drop(&mut self) {
-        self.pool.extents().give_back(self.start, self.len);
+        self.pool.extents.lock().give_back(self.start, self.len);
     }
 }
 
@@ -72,7 +68,7 @@ impl Rooms {
     pub(super) fn take(&self, bytes: u64, piece: u64) -> Option<Room> {
         match &self.device {
             Some(pool) if self.is_long(piece) => {
-                let start = pool.extents().take(bytes)?;
+                let start = pool.extents.lock().take(bytes)?;
                 Some(Room::Device(DeviceChunk { pool: Arc::clone(pool), start, len: bytes }))
             }
             _ => self.take_on_host(bytes),
@@ -86,7 +82,7 @@ impl Rooms {
 
     /// Free bytes of both pools.
     pub(super) fn free_bytes(&self) -> u64 {
-        let device = self.device.as_ref().map_or(0, |pool| pool.extents().free_bytes());
+        let device = self.device.as_ref().map_or(0, |pool| pool.extents.lock().free_bytes());
         self.host.free_bytes() + device
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
@@ -148,13 +148,9 @@ impl Server {
         self.process.is_here()
     }
 
-    fn tasks(&self) -> MutexGuard<'_, VecDeque<Task>> {
-        self.tasks.lock()
-    }
-
     /// Tells all threads to end soon, and kernels that the door is shut.
     pub(super) fn stop(&self) {
-        let tasks = self.tasks();
+        let tasks = self.tasks.lock();
         self.is_stopped.store(true, Ordering::Release);
         drop(tasks);
         self.has_tasks.notify_all();
@@ -324,7 +320,7 @@ impl Server {
     }
 
     fn queue(&self, request: Request, writing: Option<Writing>) {
-        let mut tasks = self.tasks();
+        let mut tasks = self.tasks.lock();
         if tasks.len() >= MAX_TASKS {
             drop(tasks);
             return self.answer(&request, Err(RequestError::Full));
@@ -440,7 +436,7 @@ impl Server {
     /// Waits for tasks: one, or several reads of one archive. False when the door is shut.
     fn next_tasks(&self, batch: &mut Vec<Task>) -> bool {
         batch.clear();
-        let mut tasks = self.tasks();
+        let mut tasks = self.tasks.lock();
         while !self.is_stopped() {
             if let Some(first) = tasks.pop_front() {
                 let Request { op, file, .. } = first.request;

@@ -17,7 +17,7 @@ use crate::module::limits::PARAMETERS;
 use crate::module::program::Program;
 use crate::module::translate::{self, OpenClC, Purpose, Reach, THREADS, Wgsl};
 use crate::module::{Entry, Trap, Windows};
-use crate::process::Lock;
+use crate::sync::Lock;
 
 /// Why a run on a device gave no results.
 #[derive(Debug, Clone, PartialEq, Eq)]

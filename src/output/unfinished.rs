@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::NamedTempFile;
 
 use super::stale;
-use crate::process::{Lock, Owner};
+use crate::process::Owner;
+use crate::sync::Lock;
 
 static ENTERED: Lock<Vec<PathBuf>> = Lock::new();
 

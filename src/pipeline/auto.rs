@@ -12,7 +12,7 @@ use super::registry::{Candidate, Machine, Registry, is_eligible};
 use super::throughput::{Throughput, WithDevice};
 use super::workload::Workload;
 use crate::clock::Instant;
-use crate::process::Lock;
+use crate::sync::Lock;
 
 /// Chooses for each job whether to use a GPU beside the CPU's threads. It takes the GPU with the shortest predicted
 /// time, if that is clearly shorter than the CPU's alone. The output is the same either way.

@@ -11,7 +11,7 @@ use crate::format::Fault;
 use crate::pages::advise_huge_pages;
 #[cfg(target_os = "linux")]
 use crate::pipeline::slab::Part;
-use crate::process::Lock;
+use crate::sync::Lock;
 
 /// The most memory to allocate at first for a length that the input merely claims.
 const FIRST_STEP: usize = 1 << 20;

@@ -14,7 +14,7 @@ use crate::codec::filter::{
 };
 use crate::codec::{Codec, OutOfMemory, Recipe, Smallest, bwt, lz77, reserve};
 use crate::format::{BlockHeader, Fault, Method, Pipeline};
-use crate::process::Lock;
+use crate::sync::Lock;
 
 /// Runs codecs in the calling thread. A codec that panics is a bug in pz; it costs one block its outcome, but does not
 /// end the program.

@@ -9,7 +9,7 @@ mod attempt;
 mod batch_limit;
 mod smallest;
 
-use std::sync::{MutexGuard, OnceLock};
+use std::sync::OnceLock;
 
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -104,7 +104,7 @@ impl<'d> GpuEngine<'d> {
     /// Allocates the memory for batches of `work`, so that the first batch need not. If that fails, the first batch
     /// tries again.
     pub(crate) fn make_ready(&self, work: &Work) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let made = match work {
             Work::Encode { recipe, .. } => self.make_encoder(&mut state, recipe, self.max_shape),
             Work::Decode(pipeline) => self.make_decoder(&mut state, *pipeline, self.max_shape),
@@ -165,7 +165,7 @@ impl<'d> GpuEngine<'d> {
 
     /// Whether the device is broken, or could not do even a single block.
     pub(crate) fn is_disabled(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         state.broken.is_some() || state.limits.iter().any(|limit| limit.blocks == 0)
     }
 
@@ -188,7 +188,7 @@ impl<'d> GpuEngine<'d> {
     /// If the device has no memory for a single block: how many batches others should do before this engine tries
     /// again.
     pub(crate) fn patience(&self) -> Option<u32> {
-        let state = self.lock();
+        let state = self.state.lock();
         if state.broken.is_some() || state.limits.iter().any(BatchLimit::is_declined) {
             return None;
         }
@@ -198,7 +198,7 @@ impl<'d> GpuEngine<'d> {
 
     /// Tries batches of a single block again where the device had no memory for one.
     pub(crate) fn try_again(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let short = state.limits.iter_mut().filter(|limit| limit.is_short());
         short.for_each(BatchLimit::try_again);
     }
@@ -209,10 +209,6 @@ impl<'d> GpuEngine<'d> {
         state.limits.push(limit);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<'d>> {
-        self.state.lock()
-    }
-
     /// Runs `attempt` on `jobs` in batches. Halves the batches each time the device runs out of memory, and doubles
     /// them again later.
     fn in_batches<J>(
@@ -221,7 +217,7 @@ impl<'d> GpuEngine<'d> {
         mut jobs: &mut [J],
         mut attempt: impl FnMut(&mut State<'d>, &mut [J], Shape) -> Result<(), CoderError>,
     ) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while !jobs.is_empty() {
             let blocks = self.next_batch(&mut state, kind, jobs.len());
             if blocks == 0 {
@@ -397,7 +393,7 @@ impl Engine for GpuEngine<'_> {
 
     fn release(&self) {
         self.chooser.release();
-        self.set_coder(&mut self.lock(), Coder::None, self.max_shape);
+        self.set_coder(&mut self.state.lock(), Coder::None, self.max_shape);
     }
 
     fn encode_memory(&self, _: &Recipe, _: usize) -> u64 {

@@ -20,7 +20,7 @@ fn after(blocks: u64) -> (Vec<u32>, bool, bool) {
     engine.encode(&recipe, &mut jobs);
     assert!(jobs.iter().all(|job| job.coded.is_none()));
     assert_eq!(device.taken(), 0);
-    let state = engine.lock();
+    let state = engine.state.lock();
     let limited = state.limits.iter().map(|limit| limit.blocks).collect();
     let is_broken = state.broken.is_some();
     drop(state);

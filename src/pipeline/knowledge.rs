@@ -14,7 +14,7 @@ use super::throughput::{Throughput, WithDevice};
 use super::workload::Workload;
 use crate::clock::Instant;
 use crate::gpu::device::{Api, Limits};
-use crate::process::Lock;
+use crate::sync::Lock;
 
 /// Learned rates, in memory and in the cache.
 pub(super) struct Knowledge {

@@ -16,7 +16,7 @@ use super::workload::Direction;
 use crate::clock::Instant;
 use crate::codec::Recipe;
 use crate::format::{BlockHeader, Method};
-use crate::process::Lock;
+use crate::sync::Lock;
 
 /// Blocks spread over a file, from which [`Auto::predict`](crate::Auto::predict) makes predictions.
 #[derive(Debug, Clone)]

@@ -16,7 +16,7 @@ mod serve;
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -72,6 +72,7 @@ pub(crate) struct Scheduler<T: Task> {
 
 struct Shared<T> {
     engine: Arc<dyn Engine>,
+    /// No codec runs under the lock, and every task is consistent whenever the lock is free.
     state: Mutex<State<T>>,
     finished: Condvar,
     /// Wakes the device's threads.
@@ -178,7 +179,7 @@ impl<T: Task> Scheduler<T> {
         let device = accelerator
             .and_then(|accelerator| Shared::start(&shared, accelerator.clone(), pool.clone()));
         if device.is_none() {
-            shared.lock().memory.has_no_device();
+            shared.state.lock().memory.has_no_device();
         }
         let has_device = accelerator.is_some();
         let (submitted, taken, process) = (0, 0, Owner::here());
@@ -217,7 +218,7 @@ impl<T: Task> Scheduler<T> {
         if !self.has_device {
             return most;
         }
-        let state = self.shared.lock();
+        let state = self.shared.state.lock();
         state.memory.blocks(state.device.threads > 0)
     }
 
@@ -226,13 +227,13 @@ impl<T: Task> Scheduler<T> {
     /// flight. When it has dropped the other blocks, the owner calls [`Self::gave_back`].
     pub(crate) fn idle_to_keep(&self) -> Option<usize> {
         self.device.as_ref()?;
-        let blocks = self.shared.lock().memory.awaited_blocks()?;
+        let blocks = self.shared.state.lock().memory.awaited_blocks()?;
         blocks.checked_sub(self.in_flight())
     }
 
     /// Says that the owner has dropped the idle blocks that [`Self::idle_to_keep`] does not let it keep.
     pub(crate) fn gave_back(&self) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         state.memory.owner_has_made_room();
         let waiting = state.queue.len().min(state.memory.workers(false));
         drop(state);
@@ -248,10 +249,10 @@ impl<T: Task> Scheduler<T> {
         self.submitted += 1;
         if self.pool.is_none() && self.device.is_none() {
             run(std::slice::from_mut(&mut task), &*self.shared.engine);
-            self.shared.lock().done.insert(number, task);
+            self.shared.state.lock().done.insert(number, task);
             return;
         }
-        self.shared.lock().queue.push_back((number, task));
+        self.shared.state.lock().queue.push_back((number, task));
         self.shared.queued.notify_one();
         if let Some(pool) = &self.pool {
             Shared::spawn_one(&self.shared, pool);
@@ -260,7 +261,7 @@ impl<T: Task> Scheduler<T> {
 
     /// Says that no more tasks will be submitted, so that workers and device divide what is left.
     pub(crate) fn end(&mut self) {
-        self.shared.lock().is_ended = true;
+        self.shared.state.lock().is_ended = true;
         self.shared.queued.notify_all();
     }
 
@@ -269,7 +270,7 @@ impl<T: Task> Scheduler<T> {
         if self.in_flight() == 0 {
             return None;
         }
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         loop {
             if let Some(task) = state.done.remove(&self.taken) {
                 state.is_awaited = false;
@@ -279,7 +280,7 @@ impl<T: Task> Scheduler<T> {
             if self.owner_should_work(&state) {
                 drop(state);
                 self.shared.run_one();
-                state = self.shared.lock();
+                state = self.shared.state.lock();
                 continue;
             }
             if !state.is_awaited {
@@ -303,7 +304,7 @@ impl<T: Task> Scheduler<T> {
 
     /// The oldest task in flight, if it has finished.
     pub(crate) fn try_next(&mut self) -> Option<T> {
-        let task = self.shared.lock().done.remove(&self.taken)?;
+        let task = self.shared.state.lock().done.remove(&self.taken)?;
         self.taken += 1;
         Some(task)
     }
@@ -317,7 +318,7 @@ impl<T: Task> Drop for Scheduler<T> {
             return;
         }
         // No caller will ask for the tasks that are left.
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         state.queue.clear();
         state.returned.clear();
         state.is_closed = true;
@@ -341,11 +342,6 @@ impl<T> State<T> {
 }
 
 impl<T: Task> Shared<T> {
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // No codec runs under the lock, and every task is consistent whenever the lock is free.
-        self.state.lock()
-    }
-
     /// Spawns a token for a worker.
     fn spawn_one(shared: &Arc<Self>, pool: &ThreadPool) {
         let shared = Arc::clone(shared);
@@ -355,7 +351,7 @@ impl<T: Task> Shared<T> {
     /// Runs tasks until none are left or too many workers run. Some tasks therefore need no token: while there are
     /// tasks, as many workers run as may.
     fn work(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.working >= state.worker_limit() {
             return;
         }
@@ -363,7 +359,7 @@ impl<T: Task> Shared<T> {
         while state.working <= state.worker_limit() {
             drop(state);
             let is_done = self.run_one();
-            state = self.lock();
+            state = self.state.lock();
             // The lock is held from this check until the worker is counted out, so no task is missed.
             if !is_done && state.returned.is_empty() && state.queue.is_empty() {
                 break;
@@ -377,7 +373,7 @@ impl<T: Task> Shared<T> {
 
     /// Runs the oldest task; returns whether there was one.
     fn run_one(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let State { queue, returned, .. } = &mut *state;
         let of_device = returned.pop_front();
         let is_returned = of_device.is_some();
@@ -388,7 +384,7 @@ impl<T: Task> Shared<T> {
         let begun = Instant::now();
         let is_coded = task.is_coded();
         run(std::slice::from_mut(&mut task), &*self.engine);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !is_coded {
             state.finished += 1;
             if !is_returned {

@@ -275,7 +275,7 @@ fn more_workers_may_do_what_a_device_leaves() {
         let task =
             || Counting { running: running.clone(), awaited: 0, peak: peak.clone(), most: 0 };
         let tasks = (0..60).map(|number| (number, task()));
-        let mut state = scheduler.shared.lock();
+        let mut state = scheduler.shared.state.lock();
         // A device with three threads, fast enough that one worker beside it suffices.
         state.memory.device_begins(3, 6);
         state.memory.set_workers(1);

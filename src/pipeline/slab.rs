@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use memmap2::{MmapMut, MmapRaw, UncheckedAdvice};
 
 use crate::pages::{HUGE_PAGE, advise_huge_pages};
-use crate::process::Lock;
+use crate::sync::Lock;
 
 /// Lengths of parts are rounded up to this: half a huge page, so that short parts need not have one each.
 const UNIT: usize = 1 << 20;

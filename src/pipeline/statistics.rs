@@ -1,6 +1,6 @@
 //! Counts of a run: the blocks of each engine, the times, and the device memory.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::engine::{DecodeJob, EncodeJob, Engine};
@@ -9,7 +9,7 @@ use crate::codec::Recipe;
 use crate::format::Pipeline;
 use crate::gpu::coder::StageTime;
 use crate::gpu::device::{Api, Limits};
-use crate::process::Lock;
+use crate::sync::Lock;
 
 /// Counts the work of each run that gets it through [`Options::statistics`](crate::Options::statistics) or
 /// [`DecodeOptions::statistics`](crate::DecodeOptions::statistics). Clones share the counts. The counts are complete
@@ -148,7 +148,7 @@ impl Statistics {
     /// Empty counts.
     pub fn new() -> Self {
         let statistics = Self::default();
-        statistics.counts().wants_stages = true;
+        statistics.0.lock().wants_stages = true;
         statistics
     }
 
@@ -160,47 +160,47 @@ impl Statistics {
     /// Counts blocks that a test makes up as done by the processor's threads.
     #[cfg(test)]
     pub(crate) fn cpu_did(&self, blocks: u64, bytes: u64, busy: Duration) {
-        self.counts().cpu.add(blocks, bytes, busy);
+        self.0.lock().cpu.add(blocks, bytes, busy);
     }
 
     /// The work of the CPU's threads.
     pub fn cpu(&self) -> EngineStatistics {
-        self.counts().cpu
+        self.0.lock().cpu
     }
 
     /// The blocks that the CPU's threads decoded to check what a device had encoded.
     pub fn verified(&self) -> EngineStatistics {
-        self.counts().verified
+        self.0.lock().verified
     }
 
     /// The work of the device, if one took part.
     pub fn device(&self) -> Option<DeviceStatistics> {
-        self.counts().device.clone()
+        self.0.lock().device.clone()
     }
 
     /// Time spent reading the input, by all threads together that read it.
     pub fn reading(&self) -> Duration {
-        self.counts().reading
+        self.0.lock().reading
     }
 
     /// Time that the calling thread spent writing the output.
     pub fn writing(&self) -> Duration {
-        self.counts().writing
+        self.0.lock().writing
     }
 
     /// Why [`Auto`](crate::Auto) used a GPU or did not, if it chose.
     pub fn choice(&self) -> Option<String> {
-        self.counts().choice.clone()
+        self.0.lock().choice.clone()
     }
 
     /// Why the requested device did not take part: one line, with the device's name if it is known.
     pub fn idle_device(&self) -> Option<String> {
-        self.counts().idle.clone()
+        self.0.lock().idle.clone()
     }
 
     /// Records why the requested device has not taken part so far.
     pub(crate) fn device_is_idle(&self, limits: Option<&Limits>, why: &str) {
-        let mut counts = self.counts();
+        let mut counts = self.0.lock();
         if counts.device.is_none() {
             let why = why.lines().next().unwrap_or_default();
             let name = limits.map_or("the device".into(), |l| format!("{} ({})", l.name, l.api));
@@ -210,21 +210,17 @@ impl Statistics {
 
     /// Records why a device was or was not chosen.
     pub(crate) fn chose(&self, why: &str) {
-        self.counts().choice = Some(why.into());
-    }
-
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock()
+        self.0.lock().choice = Some(why.into());
     }
 
     /// Whether to measure the times of device stages.
     pub(crate) fn wants_stages(&self) -> bool {
-        self.counts().wants_stages
+        self.0.lock().wants_stages
     }
 
     /// Records that a device takes part, with `planned_memory` bytes of its memory.
     pub(crate) fn device_joins(&self, limits: &Limits, planned_memory: u64) {
-        let mut counts = self.counts();
+        let mut counts = self.0.lock();
         counts.idle = None;
         let device = counts.device.get_or_insert_with(|| DeviceStatistics {
             name: limits.name.clone(),
@@ -258,7 +254,7 @@ impl Statistics {
 
     /// Records that a device is about to run a batch.
     pub(crate) fn device_begins(&self) {
-        let mut counts = self.counts();
+        let mut counts = self.0.lock();
         let before = counts.cpu.bytes;
         if let Some(device) = counts.device.as_mut().filter(|device| device.begun.is_none()) {
             (device.begun, device.bytes_before) = (Some(Instant::now()), before);
@@ -268,7 +264,7 @@ impl Statistics {
     /// Records that a device has run a batch since `begun`, did `blocks` blocks of `bytes` bytes right, and has used at
     /// most `peak_memory` bytes of its memory.
     pub(crate) fn device_batch(&self, begun: Instant, blocks: u64, bytes: u64, peak_memory: u64) {
-        if let Some(device) = &mut self.counts().device {
+        if let Some(device) = &mut self.0.lock().device {
             device.done.add(blocks, bytes, begun.elapsed());
             let first = *device.begun.get_or_insert(begun);
             device.begun = Some(first.min(begun));
@@ -289,14 +285,14 @@ impl Statistics {
 
     /// Updates the device's statistics, if there is a device.
     pub(crate) fn on_device(&self, take: impl FnOnce(&mut DeviceStatistics)) {
-        if let Some(device) = &mut self.counts().device {
+        if let Some(device) = &mut self.0.lock().device {
             take(device);
         }
     }
 
     /// Adds the stage times of a batch.
     pub(crate) fn device_stages(&self, stages: Vec<StageTime>) {
-        if let Some(device) = &mut self.counts().device {
+        if let Some(device) = &mut self.0.lock().device {
             for StageTime { stage, time } in stages {
                 match device.stages.iter_mut().find(|other| other.stage == stage) {
                     Some(other) => other.time += time,
@@ -308,12 +304,12 @@ impl Statistics {
 
     /// Adds the time since `begun` to the reading time.
     pub(crate) fn read_since(&self, begun: Instant) {
-        self.counts().reading += begun.elapsed();
+        self.0.lock().reading += begun.elapsed();
     }
 
     /// Adds the time since `begun` to the writing time.
     pub(crate) fn written_since(&self, begun: Instant) {
-        self.counts().writing += begun.elapsed();
+        self.0.lock().writing += begun.elapsed();
     }
 }
 
@@ -356,14 +352,14 @@ impl Engine for Counted {
         let begun = Instant::now();
         self.engine.encode(recipe, batch);
         let bytes = batch.iter().map(|job| job.contents.len() as u64).sum();
-        self.statistics.counts().cpu.add(batch.len() as u64, bytes, begun.elapsed());
+        self.statistics.0.lock().cpu.add(batch.len() as u64, bytes, begun.elapsed());
     }
 
     fn decode(&self, batch: &mut [DecodeJob<'_>]) {
         let begun = Instant::now();
         self.engine.decode(batch);
         let bytes = batch.iter().map(|job| job.contents.len() as u64).sum();
-        let mut counts = self.statistics.counts();
+        let mut counts = self.statistics.0.lock();
         let counted = if self.verifies { &mut counts.verified } else { &mut counts.cpu };
         counted.add(batch.len() as u64, bytes, begun.elapsed());
     }

@@ -45,7 +45,7 @@ impl<T: Task> Shared<T> {
             let batches = accelerator.batches(accelerator.gpu.limits()?)?;
             accelerator.join(&batches);
             if accelerator.gpu.opening_time().is_none() {
-                shared.lock().device.threads = batches.slots as usize;
+                shared.state.lock().device.threads = batches.slots as usize;
             }
         }
         accelerator.is_idle("it was not ready before the work was done");
@@ -58,7 +58,7 @@ impl<T: Task> Shared<T> {
             // If this is the last to have the device, it is closed here.
             drop(accelerator);
             drop(busy);
-            let mut state = serving.lock();
+            let mut state = serving.state.lock();
             state.device.threads = 0;
             state.memory.device_stops();
             let waiting = state.returned.len() + state.queue.len();
@@ -70,7 +70,7 @@ impl<T: Task> Shared<T> {
             }
         });
         if started.is_err() {
-            shared.lock().device.threads = 0;
+            shared.state.lock().device.threads = 0;
         }
         started.ok()
     }
@@ -107,7 +107,7 @@ impl<T: Task> Shared<T> {
             Err(error) => return accelerator.is_idle(&error.to_string()),
         };
         let Some(batches) = accelerator.batches(device.limits()) else { return };
-        if self.lock().is_closed {
+        if self.state.lock().is_closed {
             return;
         }
         let begun = Instant::now();
@@ -130,7 +130,7 @@ impl<T: Task> Shared<T> {
         let engines: Vec<_> = (0..batches.slots).map(engine).collect();
         accelerator.join(&batches);
         // Allocate for one engine after another: in parallel, each of their many allocations would wait for the others.
-        let finished = self.lock().finished;
+        let finished = self.state.lock().finished;
         let left = accelerator.blocks.map_or(0, |blocks| blocks.saturating_sub(finished));
         let in_use = left.div_ceil(batches.batch.into()) as usize;
         engines.iter().take(in_use).for_each(|engine| engine.make_ready(&accelerator.work));
@@ -141,7 +141,7 @@ impl<T: Task> Shared<T> {
                 device.allocating += allocating;
             });
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.is_closed {
             return;
         }
@@ -156,7 +156,7 @@ impl<T: Task> Shared<T> {
                 engine.stay_on_thread();
                 let work = || self.serve(device, engine, batches.batch as usize, statistics, pool);
                 let _ = catch_unwind(AssertUnwindSafe(work));
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 state.device.threads = state.device.threads.saturating_sub(1);
                 drop(state);
                 self.finished.notify_one();
@@ -166,7 +166,7 @@ impl<T: Task> Shared<T> {
             for (i, engine) in (1..).zip(others) {
                 let thread = thread::Builder::new().name(format!("pz device {i}"));
                 if thread.spawn_scoped(scope, move || serve(engine)).is_err() {
-                    self.lock().device.threads -= 1;
+                    self.state.lock().device.threads -= 1;
                 }
             }
             serve(first);
@@ -176,7 +176,7 @@ impl<T: Task> Shared<T> {
     /// Asks workers and owner to make room for a device and its driver, and waits until they have. Returns `false` if
     /// the job ends first.
     fn make_room(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.memory.is_room(state.working) {
             return true;
         }
@@ -202,7 +202,7 @@ impl<T: Task> Shared<T> {
             return true;
         }
         let mut has_said_why = false;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while !state.is_closed {
             let left = blocks.saturating_sub(state.finished) as f64;
             if let Some(cpu) = state.rates.throughput(self.workers, accelerator.block_len) {
@@ -259,7 +259,7 @@ impl<T: Task> Shared<T> {
                 });
             }
             let mut tokens = left.len();
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let at_once = at_once.max(state.device.batches);
             state.device.tasks -= count;
             state.device.batches -= 1;
@@ -294,7 +294,7 @@ impl<T: Task> Shared<T> {
     /// last slot has left, the workers get back what the device took.
     fn rest(&self, engine: &GpuEngine<'_>) -> bool {
         let Some(batches) = engine.patience() else { return false };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.device.threads -= 1;
         let until = state.device.done + u64::from(batches);
         while !state.is_closed && state.device.threads > 0 && state.device.done < until {
@@ -319,7 +319,7 @@ impl<T: Task> Shared<T> {
     /// Waits for a batch and takes it. `None` at the end, or if the device is too slow.
     fn take_batch(&self, most: usize, statistics: Option<&Statistics>) -> Option<TakenBatch<T>> {
         let begun = Instant::now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let batch = loop {
             if state.is_closed {
                 break None;

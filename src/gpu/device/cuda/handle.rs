@@ -3,7 +3,7 @@
 //! Errors on release are ignored: they happen only when the object or its whole context is already gone.
 
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use super::api::{self, Cuda, FUNCTION_PERCENT_OF_SHARED_MEMORY, Raw};
 use crate::gpu::device::DeviceError;
@@ -38,10 +38,6 @@ impl Context {
     /// CUDA's number of the device.
     pub(super) fn device(&self) -> c_int {
         self.device
-    }
-
-    fn events(&self) -> MutexGuard<'_, Vec<Raw>> {
-        self.events.lock()
     }
 
     /// Makes the context current on this thread while the result lives.
@@ -88,7 +84,7 @@ impl Drop for Current<'_> {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        let events = std::mem::take(&mut *self.events());
+        let events = std::mem::take(&mut *self.events.lock());
         if let Ok(_current) = self.enter() {
             for event in events {
                 // SAFETY: the event is valid, and nobody uses it.
@@ -154,7 +150,8 @@ impl OneEvent {
     /// Records an event behind the work queued in `stream` so far. The context is current.
     fn record(stream: &Stream, flags: u32) -> Result<Self, DeviceError> {
         let context = Arc::clone(&stream.0.context);
-        let kept = if flags == api::EVENT_WITHOUT_TIME { context.events().pop() } else { None };
+        let kept =
+            if flags == api::EVENT_WITHOUT_TIME { context.events.lock().pop() } else { None };
         let raw = if let Some(raw) = kept {
             raw
         } else {
@@ -175,7 +172,7 @@ impl OneEvent {
 impl Drop for OneEvent {
     fn drop(&mut self) {
         if self.flags == api::EVENT_WITHOUT_TIME {
-            let mut events = self.context.events();
+            let mut events = self.context.events.lock();
             if events.len() < KEPT_EVENTS {
                 return events.push(self.raw);
             }

@@ -38,7 +38,7 @@ use api::Cuda;
 use handle::Context;
 use nvrtc::Compiler;
 
-use crate::process::Lock;
+use crate::sync::Lock;
 
 pub use device::CudaDevice;
 

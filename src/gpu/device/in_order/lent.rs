@@ -4,7 +4,7 @@
 //! serve many queues, which saves slow pinning. The piece used last is lent first: it is still in the processor's
 //! caches, where writes are twice as fast as to memory.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use super::Driver;
 use super::staging::Piece;
@@ -29,24 +29,20 @@ impl<D: Driver> Default for Lent<D> {
 }
 
 impl<D: Driver> Lent<D> {
-    fn lock(&self) -> MutexGuard<'_, State<D>> {
-        self.0.lock()
-    }
-
     /// The number of pieces.
     #[cfg(all(test, feature = "opencl"))]
     pub fn pieces(&self) -> usize {
-        self.lock().pieces.len()
+        self.0.lock().pieces.len()
     }
 
     /// Counts a new queue.
     pub fn enter(&self) {
-        self.lock().queues += 1;
+        self.0.lock().queues += 1;
     }
 
     /// Notes that a queue, which holds no piece, has ended. Releases surplus pieces.
     pub fn leave(&self, driver: &D) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.queues = state.queues.saturating_sub(1);
         let too_many = state.pieces.len().saturating_sub(state.queues);
         let free = state.pieces.extract_if(.., |(piece, _)| piece.is_free(driver).unwrap_or(true));
@@ -66,7 +62,7 @@ impl<D: Driver> Lent<D> {
         (bytes, ahead): (usize, usize),
         until: Deadline,
     ) -> Result<Option<Piece<D>>, DeviceError> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let is_long = |(piece, _): &(Piece<D>, _)| piece.len() >= bytes;
         let is_free = |lent: &_| is_long(lent) && lent.0.is_free(driver).unwrap_or(false);
         let last_used = state.pieces.iter().rposition(is_free);
@@ -90,12 +86,12 @@ impl<D: Driver> Lent<D> {
 
     /// Takes back a piece that `stream` may still upload.
     pub fn give_back(&self, piece: Piece<D>, stream: &Arc<D::Stream>) {
-        self.lock().pieces.push((piece, Arc::clone(stream)));
+        self.0.lock().pieces.push((piece, Arc::clone(stream)));
     }
 
     /// Removes the pieces that `stream`, which was abandoned, may still upload.
     pub fn leave_to(&self, stream: &Arc<D::Stream>) -> Vec<Piece<D>> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let of_stream = state.pieces.extract_if(.., |(_, user)| Arc::ptr_eq(user, stream));
         of_stream.map(|(piece, _)| piece).collect()
     }

@@ -21,8 +21,7 @@ use crate::gpu::device::deadline::Deadline;
 use crate::gpu::device::in_order::{Driver, Memory, Turn};
 use crate::gpu::device::program_cache::Cache;
 use crate::gpu::device::{DeviceError, Dispatch, Limits};
-use crate::process::Lock;
-use crate::sync::Mutex;
+use crate::sync::{Lock, Mutex};
 
 /// An open device.
 #[derive(Debug)]

@@ -37,7 +37,7 @@ use opencl3::platform::{Platform, get_platforms};
 
 use super::nvml::{self, PciPlace, Uuid};
 use super::{Api, DeviceError, Kind, Limits, MemorySource, Teams};
-use crate::process::Lock;
+use crate::sync::Lock;
 
 pub use device::OpenClDevice;
 
