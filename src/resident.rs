@@ -9,8 +9,8 @@ use crate::clock::Instant;
 use crate::error::Error;
 use crate::format::{Method, Pipeline};
 use crate::gpu::coder::{
-    Buffers, CoderError, DecodedBlock, Decoder, EncodedBlock, Encoder, Encoding, PayloadPlace,
-    StageTime,
+    CallerBuffers, CoderError, DecodedBlock, Decoder, EncodedBlock, Encoder, Encoding,
+    PayloadPlace, StageTime,
 };
 use crate::gpu::device::{Device, DeviceError, budget_now};
 use crate::gpu::model::plan::PlanError;
@@ -140,7 +140,7 @@ impl<'a> Subject<'a> {
         let pipeline = self.pipeline;
         let longest = self.longest();
         let memory_for = |count| Decoder::memory_for(device.limits(), pipeline, longest, count);
-        let made = |count| Decoder::new(device, pipeline, longest, count, Buffers::default());
+        let made = |count| Decoder::new(device, pipeline, longest, count, CallerBuffers::default());
         let (batch, mut decoder) =
             fitting(self.batch(device, permitted, is_coded, memory_for)?, |batch| {
                 made(batch.len() as u32)
@@ -203,7 +203,7 @@ impl<'a> Subject<'a> {
         runs: usize,
     ) -> Result<Measurement, CoderError> {
         let memory_for = |count| Encoder::memory_for(device.limits(), &self.encoding, count);
-        let made = |count| Encoder::new(device, &self.encoding, count, Buffers::default());
+        let made = |count| Encoder::new(device, &self.encoding, count, CallerBuffers::default());
         let wanted = |coded: &Coded| coded.method != Method::Fill;
         let (batch, mut encoder) =
             fitting(self.batch(device, permitted, wanted, memory_for)?, |batch| {

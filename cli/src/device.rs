@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pz::Gpu;
-use pz::gpu::device::discovery::{self, Found};
+use pz::gpu::device::discovery::{self, DeviceEntry};
 use pz::gpu::device::{Api, DeviceError, Kind};
 
 use crate::cleanup;
@@ -94,7 +94,7 @@ impl Device {
     }
 
     /// Finds this GPU.
-    pub fn find(self) -> Result<Found, Failure> {
+    pub fn find(self) -> Result<DeviceEntry, Failure> {
         let Some((api, number)) = self.named() else {
             return Err(Failure::bug("find() was called for the CPU"));
         };

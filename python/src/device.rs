@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pz::access::{DeviceMemory, DeviceMemoryOptions};
-use pz::gpu::device::discovery::{self, Found};
+use pz::gpu::device::discovery::{self, DeviceEntry};
 use pz::gpu::device::{Api, DeviceError};
 use pz::internal::process::{Lock, PerProcess};
 use pz::{Auto, Gpu};
@@ -185,7 +185,7 @@ pub struct DeviceInfo {
 #[pyfunction]
 #[pyo3(signature = ())]
 pub fn devices(py: Python<'_>) -> Vec<DeviceInfo> {
-    let info = |found: Found| {
+    let info = |found: DeviceEntry| {
         let limits = found.limits();
         DeviceInfo {
             device: format!("{}:{}", found.api().name(), found.number()),

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use super::files::{FileMode, MAX_PATH};
 use super::layout::{
-    Answer, CONSUMED, ENTRY, GENERATION, HANDLES, LAST, LAST_GENERATION, PIECES, REQUESTS, Request,
-    SHUT, State, TAKEN, USED, generation_of, number_of, op,
+    Answer, CONSUMED, ENTRY, GENERATION, HANDLES, HandleState, LAST, LAST_GENERATION, PIECES,
+    REQUESTS, Request, SHUT, TAKEN, USED, generation_of, number_of, op,
 };
 use super::options::RequestError;
-use super::room::Room;
+use super::pools::ContentBuffer;
 use super::server::Server;
-use super::slots::Held;
+use super::slots::HandleResources;
 use crate::gpu::device::visible::VisibleWords;
 
 /// The number of tries after which a thread reports a full table or a full ring.
@@ -244,10 +244,10 @@ impl Client {
         let status = self.word(self.server.slots.layout.answer(number_of(handle.0)));
         let generation = generation_of(handle.0);
         // The host changes the state only after it has been asked.
-        status.store(State::Loading.status(generation), Ordering::Relaxed);
+        status.store(HandleState::Loading.status(generation), Ordering::Relaxed);
         let asked = self.ask(Request { op: op::COMMIT, handle: handle.0, ..Request::default() });
         if asked.is_err() {
-            status.store(State::Ready.status(generation), Ordering::Relaxed);
+            status.store(HandleState::Ready.status(generation), Ordering::Relaxed);
         }
         asked
     }
@@ -264,8 +264,8 @@ impl Client {
             return Status::Loading;
         }
         match status & 7 {
-            state if state == State::Ready as u32 => Status::Ready,
-            state if state == State::Error as u32 => {
+            state if state == HandleState::Ready as u32 => Status::Ready,
+            state if state == HandleState::Error as u32 => {
                 let error = RequestError::of_code(self.answer(handle).error);
                 Status::Error(error.unwrap_or(RequestError::Failed))
             }
@@ -297,7 +297,7 @@ impl Client {
     pub fn contents(&self, handle: &Handle) -> Vec<u8> {
         let Answer { place, bytes, .. } = self.answer(handle);
         let held = self.server.slots.with(handle.0, |held| match held {
-            Held::Contents(Room::Host(chunk)) if chunk.start() == place => {
+            HandleResources::Contents(ContentBuffer::Host(chunk)) if chunk.start() == place => {
                 Some(chunk.read(0..bytes as usize))
             }
             _ => None,
@@ -315,14 +315,14 @@ impl Client {
     pub fn piece(&self, handle: &Handle, number: u32) -> Vec<u8> {
         let Answer { piece, window, place, .. } = self.answer(handle);
         let held = self.server.slots.with(handle.0, |held| {
-            let Held::Stream(stream) = held else { return None };
-            let first = stream.allowed - stream.rooms.len() as u64;
+            let HandleResources::Stream(stream) = held else { return None };
+            let first = stream.allowed - stream.buffers.len() as u64;
             let number = u64::from(number);
             if number < first || number >= stream.loaded || window == 0 {
                 return None;
             }
             let slot = number % u64::from(window);
-            let Some(Some(Room::Host(chunk))) = stream.rooms.get(slot as usize) else {
+            let Some(Some(ContentBuffer::Host(chunk))) = stream.buffers.get(slot as usize) else {
                 return None;
             };
             if chunk.start() != place + slot * u64::from(piece) {
@@ -338,9 +338,9 @@ impl Client {
     /// they do not fit, or if there is no such room.
     pub fn fill(&self, handle: &Handle, offset: usize, bytes: &[u8]) -> bool {
         let filled = self.server.slots.with(handle.0, |held| match held {
-            Held::Writing(writing) => match &writing.room {
-                Room::Host(chunk) => chunk.write(offset, bytes),
-                Room::Device(_) => false,
+            HandleResources::Writing(writing) => match &writing.buffer {
+                ContentBuffer::Host(chunk) => chunk.write(offset, bytes),
+                ContentBuffer::Device(_) => false,
             },
             _ => false,
         });

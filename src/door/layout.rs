@@ -80,7 +80,7 @@ pub(super) struct Request {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Answer {
-    /// The handle's generation, and its [`State`] in the lowest 3 bits.
+    /// The handle's generation, and its [`HandleState`] in the lowest 3 bits.
     pub status: u32,
     pub error: u32,
     /// Where the contents begin in their pool.
@@ -114,7 +114,7 @@ pub(super) const LAST: usize = ENTRY - 1;
 /// The state of a handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub(super) enum State {
+pub(super) enum HandleState {
     /// The host has not answered.
     Loading = 1,
     /// The contents are present.
@@ -125,7 +125,7 @@ pub(super) enum State {
     Closed = 4,
 }
 
-impl State {
+impl HandleState {
     /// The status of a handle in this state.
     pub(super) fn status(self, generation: u32) -> u32 {
         generation << 3 | self as u32

@@ -104,7 +104,7 @@ mod launch;
 mod layout;
 mod measure;
 mod options;
-mod room;
+mod pools;
 mod search;
 mod server;
 mod slots;
@@ -127,7 +127,7 @@ use layout::{COUNTERS, Layout};
 #[doc(hidden)]
 pub use measure::{Latency, Throughput};
 pub use options::{DoorError, DoorOptions, DoorStatistics, RequestError};
-use room::{DevicePool, Rooms, Uploader};
+use pools::{ContentPools, DevicePool, Uploader};
 pub use search::{MAX_PATTERN, Match, Matches};
 use server::{Server, Waker};
 use slots::Slots;
@@ -223,8 +223,8 @@ impl Door {
         let slots = Slots::new(VisibleMemory::of_host(4 * layout.words())?.into_words(), layout);
         let host = VisibleMemory::of_host(options.host_pool as usize)?.into_pool();
         let counters = Arc::new(VisibleMemory::of_host(4 * COUNTERS)?.into_words());
-        let rooms = Rooms { host, device: None, small: options.small };
-        let server = Arc::new(Server::new(slots, files, rooms, options.workers, Waker::Clients));
+        let pools = ContentPools { host, device: None, small: options.small };
+        let server = Arc::new(Server::new(slots, files, pools, options.workers, Waker::Clients));
         let mut door =
             Self { server, counters: Counters::Host(counters), device: None, threads: Vec::new() };
         door.start(options.workers)?;
@@ -251,9 +251,9 @@ impl Door {
             let memory = DeviceMemory::of_device(Arc::clone(&device), &lanes);
             Ok::<_, DeviceError>(Arc::new(DevicePool::new(memory.allocate(options.device_pool)?)))
         });
-        let rooms = Rooms { host, device: pool.transpose()?, small: options.small };
+        let pools = ContentPools { host, device: pool.transpose()?, small: options.small };
         let waker = device.bell(counters.id)?.map_or(Waker::None, Waker::Bell);
-        let server = Arc::new(Server::new(slots, files, rooms, options.workers, waker));
+        let server = Arc::new(Server::new(slots, files, pools, options.workers, waker));
         let counters = Counters::Device(counters);
         let mut door = Self { server, counters, device: Some(device), threads: Vec::new() };
         door.start(options.workers)?;
@@ -269,7 +269,7 @@ impl Door {
             let (server, device, ready) =
                 (Arc::clone(&self.server), self.device.clone(), ready.clone());
             self.spawn(format!("pz door {number}"), move || {
-                let pool = server.rooms.device.as_ref();
+                let pool = server.pools.device.as_ref();
                 if let Some(device) = &device {
                     device.stay_on_thread();
                 }
@@ -329,7 +329,7 @@ impl Door {
         };
         let (file, len) = self.server.files.open(path, mode).map_err(error)?;
         if mode == FileMode::Contents
-            && let Some(pool) = &self.server.rooms.device
+            && let Some(pool) = &self.server.pools.device
         {
             let archive = self.server.files.archive(&file).map_err(error)?;
             archive.prepare_on(pool.buffer().memory()).map_err(|found| error(found.into()))?;
@@ -341,9 +341,9 @@ impl Door {
     /// The buffers that a kernel of the device gets; `None` if threads play the kernel.
     pub(crate) fn buffers(&self) -> Option<DoorBuffers<BufferId>> {
         let Counters::Device(OwnBuffer { id: counters, .. }) = self.counters else { return None };
-        let rooms = &self.server.rooms;
-        let host = rooms.host.buffer()?;
-        let device = rooms.device.as_ref().and_then(|pool| pool.buffer().on());
+        let pools = &self.server.pools;
+        let host = pools.host.buffer()?;
+        let device = pools.device.as_ref().and_then(|pool| pool.buffer().on());
         Some(DoorBuffers {
             control: self.server.slots.words().buffer()?,
             counters,
@@ -403,7 +403,7 @@ impl Door {
 
     /// Free bytes of both pools.
     pub fn free_bytes(&self) -> u64 {
-        self.server.rooms.free_bytes()
+        self.server.pools.free_bytes()
     }
 }
 

@@ -16,8 +16,10 @@ use super::background::Background;
 use super::files::{FileMode, Files, OpenFile};
 use super::layout::{Answer, Request, op};
 use super::options::{DoorStatistics, RequestError};
-use super::room::{Load, Room, Rooms, Uploader, load_contents, load_decoded, load_plain};
-use super::slots::{Held, Slots, Writing};
+use super::pools::{
+    ContentBuffer, ContentPools, Load, Uploader, load_contents, load_decoded, load_plain,
+};
+use super::slots::{HandleResources, Slots, Writing};
 use crate::gpu::device::Bell;
 use crate::process::Owner;
 use crate::sync::{Condvar, Mutex};
@@ -41,7 +43,7 @@ const MAX_TASKS: usize = 4 * super::layout::HANDLES;
 pub(super) struct Server {
     pub(super) slots: Slots,
     pub(super) files: Files,
-    pub(super) rooms: Rooms,
+    pub(super) pools: ContentPools,
     tasks: Mutex<VecDeque<Task>>,
     has_tasks: Condvar,
     /// Requests that the first thread has taken.
@@ -120,14 +122,14 @@ impl Server {
     pub(super) fn new(
         slots: Slots,
         files: Files,
-        rooms: Rooms,
+        pools: ContentPools,
         workers: usize,
         waker: Waker,
     ) -> Self {
         Self {
             slots,
             files,
-            rooms,
+            pools,
             tasks: Mutex::default(),
             has_tasks: Condvar::new(),
             consumed: AtomicU32::new(0),
@@ -333,26 +335,31 @@ impl Server {
 
     /// Reads a small part of a plain file, if the system has it in memory. Returns whether the request is served.
     fn serve_at_once(&self, request: &Request) -> bool {
-        if request.op != op::READ || request.length > self.rooms.small {
+        if request.op != op::READ || request.length > self.pools.small {
             return false;
         }
         let Ok(file) = self.files.get(request.file) else { return false };
         if file.mode == FileMode::Contents {
             return false;
         }
-        let Some(Room::Host(mut chunk)) = self.room_on_host(request.length) else { return false };
+        let Some(ContentBuffer::Host(mut chunk)) = self.take_host_buffer(request.length) else {
+            return false;
+        };
         let bytes = chunk.bytes_mut(0..request.length as usize);
         let Some(read) = file.read_at_once(request.offset, bytes) else { return false };
-        self.answer(request, read.map(|()| self.contents(Room::Host(chunk), request.length)));
+        self.answer(
+            request,
+            read.map(|()| self.contents(ContentBuffer::Host(chunk), request.length)),
+        );
         true
     }
 
     /// Lets a stream load one more piece. False if there is no such stream.
     fn allow(&self, request: &Request) -> bool {
         let allowed = self.slots.with(request.handle, |held| {
-            let Held::Stream(stream) = held else { return None };
+            let HandleResources::Stream(stream) = held else { return None };
             // A kernel can only give up pieces that it has got.
-            if stream.allowed >= stream.loaded + stream.rooms.len() as u64 {
+            if stream.allowed >= stream.loaded + stream.buffers.len() as u64 {
                 return None;
             }
             stream.allowed += 1;
@@ -370,7 +377,7 @@ impl Server {
     /// Queues the write of a room that a kernel has filled. Returns false if the kernel got no room.
     fn take_writing(&self, request: &Request) -> bool {
         let taken = self.slots.with(request.handle, |held| match std::mem::take(held) {
-            Held::Writing(writing) => Some(writing),
+            HandleResources::Writing(writing) => Some(writing),
             other => {
                 *held = other;
                 None
@@ -388,9 +395,15 @@ impl Server {
     // ------------------------------------------------------------------------------
 
     /// Tells the kernel the outcome of its request.
-    pub(super) fn answer(&self, request: &Request, outcome: Result<(Held, Answer), RequestError>) {
+    pub(super) fn answer(
+        &self,
+        request: &Request,
+        outcome: Result<(HandleResources, Answer), RequestError>,
+    ) {
         match &outcome {
-            Ok((Held::Contents(_), answer)) => add(&self.counts.bytes_read, answer.bytes),
+            Ok((HandleResources::Contents(_), answer)) => {
+                add(&self.counts.bytes_read, answer.bytes)
+            }
             Ok(_) => {}
             Err(_) => add(&self.counts.failed, 1),
         }
@@ -398,20 +411,20 @@ impl Server {
     }
 
     /// The answer that `len` bytes of contents are in `room`.
-    pub(super) fn contents(&self, room: Room, len: u64) -> (Held, Answer) {
-        let (place, pool) = room.place();
+    pub(super) fn contents(&self, buffer: ContentBuffer, len: u64) -> (HandleResources, Answer) {
+        let (place, pool) = buffer.place();
         let answer = Answer { place, pool, bytes: len, total: len, ..Answer::default() };
-        (Held::Contents(room), answer)
+        (HandleResources::Contents(buffer), answer)
     }
 
     /// Takes room for contents. If there is none, first frees the contents of closed handles.
-    pub(super) fn room(&self, bytes: u64, piece: u64) -> Option<Room> {
-        let take = || self.rooms.take(bytes, piece);
+    pub(super) fn take_buffer(&self, bytes: u64, piece: u64) -> Option<ContentBuffer> {
+        let take = || self.pools.take(bytes, piece);
         take().or_else(|| self.slots.sweep().then(take).flatten())
     }
 
-    pub(super) fn room_on_host(&self, bytes: u64) -> Option<Room> {
-        let take = || self.rooms.take_on_host(bytes);
+    pub(super) fn take_host_buffer(&self, bytes: u64) -> Option<ContentBuffer> {
+        let take = || self.pools.take_on_host(bytes);
         take().or_else(|| self.slots.sweep().then(take).flatten())
     }
 
@@ -467,17 +480,17 @@ impl Server {
         &self,
         file: &Arc<OpenFile>,
         (offset, len): (u64, u64),
-        room: &mut Room,
+        buffer: &mut ContentBuffer,
         uploader: Option<&mut Uploader<'_>>,
     ) -> Result<(), RequestError> {
         if file.mode != FileMode::Contents {
-            return load_plain(file, offset, len, room, uploader);
+            return load_plain(file, offset, len, buffer, uploader);
         }
         let archive = self.files.archive(file).map_err(|failed| file.noted(failed))?;
-        if room.is_on_device() && !file.is_prepared() {
-            return load_decoded(file, &archive, offset, len, room, uploader);
+        if buffer.is_on_device() && !file.is_prepared() {
+            return load_decoded(file, &archive, offset, len, buffer, uploader);
         }
-        load_contents(file, &archive, &mut [Load { offset, len, room }])
+        load_contents(file, &archive, &mut [Load { offset, len, buffer }])
     }
 }
 

@@ -4,11 +4,11 @@ use std::sync::{Arc, MutexGuard};
 
 use super::files::OpenFile;
 use super::layout::{
-    Answer, CONSUMED, ENTRY, HANDLES, LAST, LAST_GENERATION, Layout, PATH, PIECES, RING, Request,
-    SHUT, State, THIS_VERSION, VERSION, generation_of, number_of,
+    Answer, CONSUMED, ENTRY, HANDLES, HandleState, LAST, LAST_GENERATION, Layout, PATH, PIECES,
+    RING, Request, SHUT, THIS_VERSION, VERSION, generation_of, number_of,
 };
 use super::options::RequestError;
-use super::room::Room;
+use super::pools::ContentBuffer;
 use crate::gpu::device::visible::VisibleWords;
 use crate::sync::Mutex;
 
@@ -16,24 +16,24 @@ use crate::sync::Mutex;
 pub(super) struct Slots {
     words: VisibleWords,
     pub(super) layout: Layout,
-    slots: Vec<Mutex<Slot>>,
+    slots: Vec<Mutex<HandleSlot>>,
 }
 
 /// A handle's state on the host.
 #[derive(Default)]
-pub(super) struct Slot {
+pub(super) struct HandleSlot {
     /// The number of the handle's uses, as the kernel counts; 0 before the first one.
     pub(super) generation: u32,
-    pub(super) held: Held,
+    pub(super) held: HandleResources,
 }
 
 /// The host's resources for a handle.
 #[derive(Default)]
-pub(super) enum Held {
+pub(super) enum HandleResources {
     #[default]
     Nothing,
     /// Contents that the kernel is using.
-    Contents(Room),
+    Contents(ContentBuffer),
     /// Room that the kernel fills with the bytes to write.
     Writing(Writing),
     Stream(Stream),
@@ -44,7 +44,7 @@ pub(super) struct Writing {
     pub(super) file: Arc<OpenFile>,
     pub(super) offset: u64,
     pub(super) len: u64,
-    pub(super) room: Room,
+    pub(super) buffer: ContentBuffer,
 }
 
 /// A stream.
@@ -55,7 +55,7 @@ pub(super) struct Stream {
     /// Bytes of a piece.
     pub(super) piece: u64,
     /// The window. A piece is taken out while it is being loaded.
-    pub(super) rooms: Vec<Option<Room>>,
+    pub(super) buffers: Vec<Option<ContentBuffer>>,
     /// The number of loaded pieces, and of those that may be loaded so far.
     pub(super) loaded: u64,
     pub(super) allowed: u64,
@@ -111,7 +111,7 @@ impl Slots {
         bytes.get(..len as usize).map(Into::into)
     }
 
-    fn slot(&self, handle: u32) -> MutexGuard<'_, Slot> {
+    fn slot(&self, handle: u32) -> MutexGuard<'_, HandleSlot> {
         self.slots[number_of(handle)].lock()
     }
 
@@ -129,13 +129,17 @@ impl Slots {
         if generation == 0 || generation >= LAST_GENERATION || slot.generation == generation {
             return false;
         }
-        *slot = Slot { generation, held: Held::Nothing };
+        *slot = HandleSlot { generation, held: HandleResources::Nothing };
         true
     }
 
     /// Calls `with` with the resources of `handle`, unless the kernel has closed it or uses it for something else by
     /// now.
-    pub(super) fn with<T>(&self, handle: u32, with: impl FnOnce(&mut Held) -> T) -> Option<T> {
+    pub(super) fn with<T>(
+        &self,
+        handle: u32,
+        with: impl FnOnce(&mut HandleResources) -> T,
+    ) -> Option<T> {
         let mut slot = self.slot(handle);
         if slot.generation != generation_of(handle) || slot.generation == 0 {
             return None;
@@ -145,22 +149,26 @@ impl Slots {
 
     /// Delivers the result of a request to `handle`, or the error, and tells the kernel. Sets the status in `answer`.
     /// If the handle is closed, frees the result.
-    pub(super) fn deliver(&self, handle: u32, outcome: Result<(Held, Answer), RequestError>) {
+    pub(super) fn deliver(
+        &self,
+        handle: u32,
+        outcome: Result<(HandleResources, Answer), RequestError>,
+    ) {
         let mut slot = self.slot(handle);
         let generation = generation_of(handle);
         if slot.generation != generation || generation == 0 {
             return;
         }
         let (held, answer, state) = match outcome {
-            Ok((held, answer)) => (held, answer, State::Ready),
+            Ok((held, answer)) => (held, answer, HandleState::Ready),
             Err(error) => {
                 let answer = Answer { error: error as u32, ..Answer::default() };
-                (Held::Nothing, answer, State::Error)
+                (HandleResources::Nothing, answer, HandleState::Error)
             }
         };
         if self.is_closed(handle) {
-            slot.held = Held::Nothing;
-            return self.set_status(handle, State::Closed);
+            slot.held = HandleResources::Nothing;
+            return self.set_status(handle, HandleState::Closed);
         }
         slot.held = held;
         let words: [u32; ENTRY] = bytemuck::cast(answer);
@@ -178,7 +186,7 @@ impl Slots {
     }
 
     /// Tells the kernel the state of `handle`. The slot is locked.
-    pub(super) fn set_status(&self, handle: u32, state: State) {
+    pub(super) fn set_status(&self, handle: u32, state: HandleState) {
         let at = self.layout.answer(number_of(handle));
         self.words.tell(at, state.status(generation_of(handle)));
     }
@@ -189,11 +197,11 @@ impl Slots {
         for (number, slot) in self.slots.iter().enumerate() {
             let mut slot = slot.lock();
             let handle = slot.generation << 10 | number as u32;
-            if matches!(slot.held, Held::Nothing) || !self.is_closed(handle) {
+            if matches!(slot.held, HandleResources::Nothing) || !self.is_closed(handle) {
                 continue;
             }
-            slot.held = Held::Nothing;
-            self.set_status(handle, State::Closed);
+            slot.held = HandleResources::Nothing;
+            self.set_status(handle, HandleState::Closed);
             has_freed = true;
         }
         has_freed

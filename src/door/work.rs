@@ -9,13 +9,13 @@ use super::background::Counted;
 use super::files::{MAX_PATH, OpenFile};
 use super::layout::{Answer, Request, op};
 use super::options::RequestError;
-use super::room::{Load, Room, Uploader, load_contents};
+use super::pools::{ContentBuffer, Load, Uploader, load_contents};
 use super::server::{Server, Task};
-use super::slots::{Held, Stream, Writing};
+use super::slots::{HandleResources, Stream, Writing};
 use crate::access::{ArchiveError, BackgroundRead};
 use crate::gpu::device::visible::Extents;
 
-type Outcome = Result<(Held, Answer), RequestError>;
+type Outcome = Result<(HandleResources, Answer), RequestError>;
 
 /// Pieces of a stream present at once, if there is room.
 const WINDOW: u64 = 4;
@@ -57,16 +57,16 @@ impl Server {
         let path = self.slots.path(request.handle, request.path);
         let path = path.filter(|path| path.len() <= MAX_PATH).ok_or(RequestError::Refused)?;
         let (file, total) = self.files.open(path_of(&path)?, mode)?;
-        Ok((Held::Nothing, Answer { file: file.number, total, ..Answer::default() }))
+        Ok((HandleResources::Nothing, Answer { file: file.number, total, ..Answer::default() }))
     }
 
     fn read(&self, request: &Request, uploader: Option<&mut Uploader<'_>>) -> Outcome {
         let Request { offset, length, .. } = *request;
         let file = self.files.get(request.file)?;
         self.check_range(request)?;
-        let mut room = self.room(length, length).ok_or(RequestError::Full)?;
-        self.load_piece(&file, (offset, length), &mut room, uploader)?;
-        Ok(self.contents(room, length))
+        let mut buffer = self.take_buffer(length, length).ok_or(RequestError::Full)?;
+        self.load_piece(&file, (offset, length), &mut buffer, uploader)?;
+        Ok(self.contents(buffer, length))
     }
 
     /// Checks the range before taking room for it: a length may be anything.
@@ -86,7 +86,7 @@ impl Server {
         else {
             return;
         };
-        let Some(pool) = &self.rooms.device else { return };
+        let Some(pool) = &self.pools.device else { return };
         let Ok(file) = self.files.get(file) else { return };
         if !file.is_prepared() {
             return;
@@ -95,17 +95,18 @@ impl Server {
         let mut reads = Vec::with_capacity(batch.len());
         batch.retain(|Task { request, .. }| {
             let Request { offset, length, handle, .. } = *request;
-            if !self.rooms.is_long(length) || self.slots.is_closed(handle) {
+            if !self.pools.is_long(length) || self.slots.is_closed(handle) {
                 return true;
             }
-            let room = check_within(request, archive.len());
-            let room = room.and_then(|()| self.room(length, length).ok_or(RequestError::Full));
+            let buffer = check_within(request, archive.len());
+            let buffer =
+                buffer.and_then(|()| self.take_buffer(length, length).ok_or(RequestError::Full));
             let mut reading = Reading::new(self, *request);
-            match room {
+            match buffer {
                 Err(error) => reading.end(Err(error)),
-                Ok(room) => {
-                    let destination = pool.part(room.place().0, length);
-                    reading.room = Some(room);
+                Ok(buffer) => {
+                    let destination = pool.part(buffer.place().0, length);
+                    reading.buffer = Some(buffer);
                     let Some(destination) = destination else { return false };
                     let file = Arc::clone(&file);
                     let done = move |outcome: Result<(), ArchiveError>| {
@@ -125,32 +126,34 @@ impl Server {
         let Some(Task { request: first, .. }) = batch.first() else { return true };
         let Ok(file) = self.files.get(first.file) else { return false };
         let Ok(archive) = self.files.archive(&file) else { return false };
-        let mut rooms = Vec::with_capacity(batch.len());
+        let mut buffers = Vec::with_capacity(batch.len());
         for Task { request, .. } in batch {
             if check_within(request, archive.len()).is_err() {
                 return false;
             }
-            let Some(room) = self.room(request.length, request.length) else { return false };
-            if room.is_on_device() && !file.is_prepared() {
+            let Some(buffer) = self.take_buffer(request.length, request.length) else {
+                return false;
+            };
+            if buffer.is_on_device() && !file.is_prepared() {
                 return false;
             }
-            rooms.push(room);
+            buffers.push(buffer);
         }
         let mut loads: Vec<_> = batch
             .iter()
-            .zip(&mut rooms)
-            .map(|(Task { request, .. }, room)| Load {
+            .zip(&mut buffers)
+            .map(|(Task { request, .. }, buffer)| Load {
                 offset: request.offset,
                 len: request.length,
-                room,
+                buffer,
             })
             .collect();
         if load_contents(&file, &archive, &mut loads).is_err() {
             return false;
         }
         drop(loads);
-        for (Task { request, .. }, room) in batch.iter().zip(rooms) {
-            self.answer(request, Ok(self.contents(room, request.length)));
+        for (Task { request, .. }, buffer) in batch.iter().zip(buffers) {
+            self.answer(request, Ok(self.contents(buffer, request.length)));
         }
         true
     }
@@ -166,19 +169,19 @@ impl Server {
         }
         OpenFile::end_of_write(offset, len)?;
         // The host reads it, so it is in host memory.
-        let room = self.room_on_host(len).ok_or(RequestError::Full)?;
-        let (place, pool) = room.place();
+        let buffer = self.take_host_buffer(len).ok_or(RequestError::Full)?;
+        let (place, pool) = buffer.place();
         let answer = Answer { place, pool, bytes: len, total: len, ..Answer::default() };
-        Ok((Held::Writing(Writing { file, offset, len, room }), answer))
+        Ok((HandleResources::Writing(Writing { file, offset, len, buffer }), answer))
     }
 
     /// Writes the contents of a kernel's room.
     fn write(&self, writing: Writing) -> Outcome {
-        let Writing { file, offset, len, room } = writing;
-        let Room::Host(chunk) = &room else { return Err(RequestError::Failed) };
+        let Writing { file, offset, len, buffer } = writing;
+        let ContentBuffer::Host(chunk) = &buffer else { return Err(RequestError::Failed) };
         file.write(offset, &chunk.read(0..len as usize))?;
         self.counts.bytes_written.fetch_add(len, Ordering::Relaxed);
-        Ok((Held::Nothing, Answer { total: len, ..Answer::default() }))
+        Ok((HandleResources::Nothing, Answer { total: len, ..Answer::default() }))
     }
 
     // ---- Streams
@@ -208,11 +211,11 @@ impl Server {
         let most = total.div_ceil(piece).clamp(1, WINDOW);
         let fits = |window: u64| {
             let bytes = window * u64::from(stride);
-            Some((window, self.room(bytes, u64::from(stride))?))
+            Some((window, self.take_buffer(bytes, u64::from(stride))?))
         };
-        let (window, room) = (1..=most).rev().find_map(fits).ok_or(RequestError::Full)?;
-        let (place, pool) = room.place();
-        let rooms = room.split(u64::from(stride)).into_iter().map(Some).collect();
+        let (window, buffer) = (1..=most).rev().find_map(fits).ok_or(RequestError::Full)?;
+        let (place, pool) = buffer.place();
+        let buffers = buffer.split(u64::from(stride)).into_iter().map(Some).collect();
         let answer = Answer {
             place,
             pool,
@@ -226,12 +229,12 @@ impl Server {
             offset,
             total,
             piece,
-            rooms,
+            buffers,
             loaded: 0,
             allowed: window,
             is_running: true,
         };
-        Ok((Held::Stream(stream), answer))
+        Ok((HandleResources::Stream(stream), answer))
     }
 
     /// Loads pieces while there is room for them.
@@ -239,16 +242,16 @@ impl Server {
         let handle = request.handle;
         loop {
             let next = self.slots.with(handle, |held| {
-                let Held::Stream(stream) = held else { return None };
+                let HandleResources::Stream(stream) = held else { return None };
                 let next = stream.next();
                 stream.is_running = next.is_some();
                 let (number, offset, len) = next?;
-                let slot = (number % stream.rooms.len() as u64) as usize;
-                let room = stream.rooms.get_mut(slot)?.take()?;
-                Some((stream.file.clone(), (offset, len), slot, room))
+                let slot = (number % stream.buffers.len() as u64) as usize;
+                let buffer = stream.buffers.get_mut(slot)?.take()?;
+                Some((stream.file.clone(), (offset, len), slot, buffer))
             });
-            let Some(Some((file, range, slot, mut room))) = next else { return };
-            let loaded = self.load_piece(&file, range, &mut room, uploader.as_deref_mut());
+            let Some(Some((file, range, slot, mut buffer))) = next else { return };
+            let loaded = self.load_piece(&file, range, &mut buffer, uploader.as_deref_mut());
             if let Err(error) = loaded {
                 return self.answer(request, Err(error));
             }
@@ -257,9 +260,9 @@ impl Server {
             }
             self.counts.bytes_read.fetch_add(range.1, Ordering::Relaxed);
             self.slots.with(handle, |held| {
-                let Held::Stream(stream) = held else { return };
-                if let Some(place) = stream.rooms.get_mut(slot) {
-                    *place = Some(room);
+                let HandleResources::Stream(stream) = held else { return };
+                if let Some(place) = stream.buffers.get_mut(slot) {
+                    *place = Some(buffer);
                 }
                 stream.loaded += 1;
                 self.slots.set_pieces(handle, stream.loaded as u32);
@@ -278,7 +281,7 @@ fn check_within(request: &Request, len: u64) -> Result<(), RequestError> {
 struct Reading {
     server: Arc<Server>,
     request: Request,
-    room: Option<Room>,
+    buffer: Option<ContentBuffer>,
     is_answered: bool,
     /// Dropped last, when nothing of the door is in use any more.
     _counted: Counted,
@@ -287,7 +290,7 @@ struct Reading {
 impl Reading {
     fn new(server: &Arc<Server>, request: Request) -> Self {
         let _counted = Counted::new(&server.background);
-        Self { server: Arc::clone(server), request, room: None, is_answered: false, _counted }
+        Self { server: Arc::clone(server), request, buffer: None, is_answered: false, _counted }
     }
 
     fn end(mut self, outcome: Result<(), RequestError>) {
@@ -297,9 +300,9 @@ impl Reading {
     fn answer(&mut self, outcome: Result<(), RequestError>) {
         self.is_answered = true;
         // After an error the room is free before the kernel asks again.
-        let room = outcome.and_then(|()| self.room.take().ok_or(RequestError::Failed));
-        self.room = None;
-        let answer = room.map(|room| self.server.contents(room, self.request.length));
+        let buffer = outcome.and_then(|()| self.buffer.take().ok_or(RequestError::Failed));
+        self.buffer = None;
+        let answer = buffer.map(|buffer| self.server.contents(buffer, self.request.length));
         self.server.answer(&self.request, answer);
     }
 }

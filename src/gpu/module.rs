@@ -8,7 +8,7 @@ use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 
-use super::device::run::{Memory, submit};
+use super::device::run::{PlanMemory, submit};
 use super::device::{Device, DeviceError};
 use super::model::cost::CostError;
 use super::model::kernel::Kernel;
@@ -196,7 +196,7 @@ pub fn run(
             format!("{} takes {} bytes, and a buffer {max_buffer}", buffer.name, buffer.bytes);
         return Err(RunError::Declined(what));
     }
-    let memory = Memory::allocate_but(device, &plan, &[])?;
+    let memory = PlanMemory::allocate_but(device, &plan, &[])?;
     let mut queue = device.queue()?;
     let mut words = [0u32; 2 * PARAMETERS];
     for (pair, argument) in words.as_chunks_mut::<2>().0.iter_mut().zip(arguments) {

@@ -37,7 +37,7 @@ struct FinishedBatch {
 
 /// The inputs of the decision on the next step.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Situation {
+pub(crate) struct SchedulingState {
     /// Blocks in the queue.
     pub(crate) queued: usize,
     /// Blocks that may be in flight.
@@ -62,7 +62,7 @@ pub(crate) struct Situation {
 
 /// What an idle thread of the device does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum DeviceStep {
     /// Take this many blocks, at least one.
     Take(usize),
     /// Wait until something changes.
@@ -120,7 +120,7 @@ impl EngineRates {
     }
 
     /// Decides what an idle thread of the device does next.
-    pub(crate) fn next(&self, now: &Situation) -> Next {
+    pub(crate) fn next(&self, now: &SchedulingState) -> DeviceStep {
         let (count, may_wait) = if now.workers == 0 {
             // Without workers, the device must do every block.
             let is_enough = now.queued >= now.batch || now.is_awaited || now.is_ended;
@@ -141,30 +141,30 @@ impl EngineRates {
             (count, !now.is_ended)
         };
         match count {
-            0 if may_wait => Next::Wait,
-            0 => Next::Leave,
-            count => Next::Take(count),
+            0 if may_wait => DeviceStep::Wait,
+            0 => DeviceStep::Leave,
+            count => DeviceStep::Take(count),
         }
     }
 
     /// Whether the device is still running its first, measuring batch. Until that is done it gets no second one: every
     /// thread might have to wait for a slow device.
-    fn is_being_probed(&self, now: &Situation) -> bool {
+    fn is_being_probed(&self, now: &SchedulingState) -> bool {
         now.workers > 0 && self.device.is_none() && now.on_device > 0
     }
 
     /// Whether the device is too slow: it only holds up the workers, or the workers that it displaces would do more.
-    fn is_too_slow(&self, now: &Situation) -> bool {
+    fn is_too_slow(&self, now: &SchedulingState) -> bool {
         let Some(known) = self.device.filter(|_| now.workers > 0) else { return false };
         // At best, the device does a full batch in every slot in that time.
         let at_best = (now.slots * now.batch) as f64 / known.seconds;
         let cpu = self.throughput(now.workers, 1);
         cpu.is_some_and(|cpu| !cpu.outdoes_displaced(at_best, now.displaced))
-            || self.max_batch(&Situation { on_device: 0, batches: 0, ..*now }) == 0
+            || self.max_batch(&SchedulingState { on_device: 0, batches: 0, ..*now }) == 0
     }
 
     /// Seconds that the device would take for `blocks` blocks beside its other batches.
-    fn device_time(&self, blocks: usize, now: &Situation) -> Option<f64> {
+    fn device_time(&self, blocks: usize, now: &SchedulingState) -> Option<f64> {
         let known = self.device?;
         let part = (blocks as f64 / known.blocks.max(1) as f64).max(MIN_PART);
         let at_once = ((now.batches + 1) as f64 / known.at_once.max(1) as f64).max(1.0);
@@ -172,7 +172,7 @@ impl EngineRates {
     }
 
     /// The largest batch that the device finishes before the workers run out of other blocks.
-    fn max_batch(&self, now: &Situation) -> usize {
+    fn max_batch(&self, now: &SchedulingState) -> usize {
         let probe = now.batch.div_ceil(PROBE_FRACTION);
         if self.device.is_none() {
             return probe;
@@ -187,7 +187,7 @@ impl EngineRates {
     }
 
     /// How many of the last blocks the device can do while the workers do the rest.
-    fn final_batch(&self, now: &Situation, most: usize) -> usize {
+    fn final_batch(&self, now: &SchedulingState, most: usize) -> usize {
         let Some(worker) = self.worker else { return most.min(now.queued.div_ceil(2)) };
         let rounds = |blocks: usize| (now.queued - blocks).div_ceil(now.workers);
         let fits = |blocks: &usize| {
@@ -216,8 +216,8 @@ mod tests {
 
     const MILLISECOND: Duration = Duration::from_millis(1);
 
-    fn plenty() -> Situation {
-        Situation {
+    fn plenty() -> SchedulingState {
+        SchedulingState {
             queued: 1000,
             window: 250,
             on_device: 0,
@@ -231,10 +231,10 @@ mod tests {
         }
     }
 
-    fn take(rates: &EngineRates, now: &Situation) -> usize {
+    fn take(rates: &EngineRates, now: &SchedulingState) -> usize {
         match rates.next(now) {
-            Next::Take(count) => count,
-            Next::Wait | Next::Leave => 0,
+            DeviceStep::Take(count) => count,
+            DeviceStep::Wait | DeviceStep::Leave => 0,
         }
     }
 
@@ -243,18 +243,18 @@ mod tests {
         let mut rates = EngineRates::default();
         assert_eq!(take(&rates, &plenty()), 5);
         // No second batch before the first shows how long it takes.
-        let second = Situation { on_device: 5, batches: 1, ..plenty() };
-        assert_eq!(rates.next(&second), Next::Wait);
-        assert_eq!(rates.next(&Situation { is_ended: true, ..second }), Next::Wait);
-        assert_eq!(take(&rates, &Situation { workers: 0, ..second }), 40);
+        let second = SchedulingState { on_device: 5, batches: 1, ..plenty() };
+        assert_eq!(rates.next(&second), DeviceStep::Wait);
+        assert_eq!(rates.next(&SchedulingState { is_ended: true, ..second }), DeviceStep::Wait);
+        assert_eq!(take(&rates, &SchedulingState { workers: 0, ..second }), 40);
         rates.worker_took(45 * MILLISECOND, Duration::ZERO);
         rates.device_took(5, 20 * MILLISECOND, 1);
-        let next = take(&rates, &Situation { on_device: 10, batches: 1, ..plenty() });
+        let next = take(&rates, &SchedulingState { on_device: 10, batches: 1, ..plenty() });
         assert!(next > 30, "{next}");
         rates.device_took(next, 60 * MILLISECOND, 2);
-        assert_eq!(take(&rates, &Situation { on_device: 80, batches: 2, ..plenty() }), 40);
+        assert_eq!(take(&rates, &SchedulingState { on_device: 80, batches: 2, ..plenty() }), 40);
         // The device waits for a full batch.
-        assert_eq!(rates.next(&Situation { queued: 39, ..plenty() }), Next::Wait);
+        assert_eq!(rates.next(&SchedulingState { queued: 39, ..plenty() }), DeviceStep::Wait);
     }
 
     #[test]
@@ -279,18 +279,18 @@ mod tests {
         let mut rates = EngineRates::default();
         rates.worker_took(45 * MILLISECOND, Duration::ZERO);
         rates.device_took(5, 5000 * MILLISECOND, 1);
-        assert_eq!(rates.next(&plenty()), Next::Leave);
+        assert_eq!(rates.next(&plenty()), DeviceStep::Leave);
         rates.device_took(5, 500 * MILLISECOND, 1);
         let few = take(&rates, &plenty());
         assert!((3..15).contains(&few), "{few}");
         // Until two batches at once are measured, the second is expected to take longer.
-        let beside = Situation { on_device: few, batches: 1, ..plenty() };
+        let beside = SchedulingState { on_device: few, batches: 1, ..plenty() };
         let second = take(&rates, &beside);
         assert!(second < few * 3 / 4, "{second} of {few}");
         rates.device_took(5, 500 * MILLISECOND, 2);
         assert!(take(&rates, &beside) > second);
         // Without workers the device does everything.
-        assert_eq!(take(&rates, &Situation { workers: 0, ..plenty() }), 40);
+        assert_eq!(take(&rates, &SchedulingState { workers: 0, ..plenty() }), 40);
     }
 
     #[test]
@@ -300,11 +300,11 @@ mod tests {
         rates.device_took(1, 5000 * MILLISECOND, 1);
         // The displaced worker would do 125 blocks in that time. Six batches hold fewer, even if the device overlaps
         // all of them.
-        let few = Situation { batch: 5, workers: 1, displaced: 1, ..plenty() };
-        assert_eq!(rates.next(&few), Next::Leave);
-        assert_eq!(rates.next(&Situation { is_ended: true, ..few }), Next::Leave);
-        assert!(take(&rates, &Situation { batch: 30, ..few }) > 0);
-        assert!(take(&rates, &Situation { displaced: 0, ..few }) > 0);
+        let few = SchedulingState { batch: 5, workers: 1, displaced: 1, ..plenty() };
+        assert_eq!(rates.next(&few), DeviceStep::Leave);
+        assert_eq!(rates.next(&SchedulingState { is_ended: true, ..few }), DeviceStep::Leave);
+        assert!(take(&rates, &SchedulingState { batch: 30, ..few }) > 0);
+        assert!(take(&rates, &SchedulingState { displaced: 0, ..few }) > 0);
     }
 
     #[test]
@@ -328,19 +328,22 @@ mod tests {
         let mut rates = EngineRates::default();
         rates.worker_took(45 * MILLISECOND, Duration::ZERO);
         rates.device_took(40, 60 * MILLISECOND, 1);
-        let end = |queued| Situation { queued, is_ended: true, ..plenty() };
+        let end = |queued| SchedulingState { queued, is_ended: true, ..plenty() };
         assert_eq!(take(&rates, &end(200)), 40);
         // 15 of 30 blocks are one round of the workers. The device does them in less time.
         let some = take(&rates, &end(30));
         assert!((14..30).contains(&some), "{some}");
-        assert_eq!(rates.next(&end(0)), Next::Leave);
+        assert_eq!(rates.next(&end(0)), DeviceStep::Leave);
         let mut slow = rates;
         slow.device_took(40, 900 * MILLISECOND, 1);
-        assert_eq!(slow.next(&end(30)), Next::Leave);
+        assert_eq!(slow.next(&end(30)), DeviceStep::Leave);
         // Without workers the device takes whatever is left.
-        assert_eq!(take(&rates, &Situation { workers: 0, ..end(3) }), 3);
-        assert_eq!(rates.next(&Situation { workers: 0, ..end(0) }), Next::Leave);
-        assert_eq!(rates.next(&Situation { workers: 0, ..plenty() }), Next::Take(40));
-        assert_eq!(rates.next(&Situation { workers: 0, queued: 0, ..plenty() }), Next::Wait);
+        assert_eq!(take(&rates, &SchedulingState { workers: 0, ..end(3) }), 3);
+        assert_eq!(rates.next(&SchedulingState { workers: 0, ..end(0) }), DeviceStep::Leave);
+        assert_eq!(rates.next(&SchedulingState { workers: 0, ..plenty() }), DeviceStep::Take(40));
+        assert_eq!(
+            rates.next(&SchedulingState { workers: 0, queued: 0, ..plenty() }),
+            DeviceStep::Wait
+        );
     }
 }

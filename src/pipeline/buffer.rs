@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::format::Fault;
 use crate::pages::advise_huge_pages;
 #[cfg(target_os = "linux")]
-use crate::pipeline::slab::Part;
+use crate::pipeline::slab::SlabPart;
 use crate::sync::Lock;
 
 /// The most memory to allocate at first for a length that the input merely claims.
@@ -27,14 +27,14 @@ pub(crate) struct Buffer {
 enum Memory {
     Heap(Vec<u8>),
     #[cfg(target_os = "linux")]
-    Part(Part),
+    Part(SlabPart),
 }
 
 impl Memory {
     /// `len` zero bytes, which the system gives page by page when they are first touched.
     fn zeroed(len: usize) -> Result<Self, Fault> {
         #[cfg(target_os = "linux")]
-        if let Some(part) = Part::zeroed(len) {
+        if let Some(part) = SlabPart::zeroed(len) {
             return Ok(Self::Part(part));
         }
         Ok(Self::Heap(zeroed(len)?))

@@ -22,7 +22,7 @@ use super::statistics::{DeviceStatistics, Statistics};
 use crate::codec::filter::Filter;
 use crate::codec::{Codec, Recipe};
 use crate::format::{Method, Pipeline};
-use crate::gpu::coder::{Buffers, CoderError, Decoder, Encoder, StageTime, Work};
+use crate::gpu::coder::{CallerBuffers, CoderError, Decoder, Encoder, StageTime, Work};
 use crate::gpu::device::{Device, DeviceError};
 use crate::gpu::model::plan::{PlanError, Shape};
 use crate::gpu::stages::forward_filter::Passes;
@@ -311,7 +311,8 @@ impl<'d> GpuEngine<'d> {
         }
         // Free the old coder first.
         self.set_coder(state, Coder::None, shape);
-        let mut encoder = Encoder::with_recipe(self.device, *recipe, shape, Buffers::default())?;
+        let mut encoder =
+            Encoder::with_recipe(self.device, *recipe, shape, CallerBuffers::default())?;
         encoder.set_timing(self.wants_stages());
         let checker = if self.verifies { checker(&encoder, recipe)? } else { None };
         self.set_coder(state, Coder::Encode(*recipe, Box::new(encoder), checker), shape);
@@ -329,7 +330,7 @@ impl<'d> GpuEngine<'d> {
             return Ok(());
         }
         self.set_coder(state, Coder::None, shape);
-        let own = Buffers::default();
+        let own = CallerBuffers::default();
         let mut decoder = Decoder::new(self.device, pipeline, shape.slot, shape.blocks, own)?;
         decoder.set_timing(self.wants_stages());
         self.set_coder(state, Coder::Decode(pipeline, Box::new(decoder)), shape);

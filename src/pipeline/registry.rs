@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::gpu::device::discovery::{self, Found};
+use crate::gpu::device::discovery::{self, DeviceEntry};
 use crate::gpu::device::{Api, Device, DeviceError, Kind, Limits};
 
 /// A source of devices to choose from.
@@ -17,7 +17,7 @@ pub(crate) trait Candidate: Send {
     fn open(&self) -> Result<Arc<dyn Device>, DeviceError>;
 }
 
-impl Candidate for Found {
+impl Candidate for DeviceEntry {
     fn limits(&self) -> &Limits {
         Self::limits(self)
     }
@@ -37,7 +37,7 @@ impl Registry for Machine {
             let found = discovery::devices(api).unwrap_or_default();
             found.into_iter().filter(|found| is_eligible(found.limits())).collect::<Vec<_>>()
         };
-        let found = each_once(of(Api::Cuda), of(Api::OpenCl), Found::limits);
+        let found = each_once(of(Api::Cuda), of(Api::OpenCl), DeviceEntry::limits);
         let found = if found.is_empty() { of(Api::WebGpu) } else { found };
         found.into_iter().map(|found| Box::new(found) as Box<dyn Candidate>).collect()
     }

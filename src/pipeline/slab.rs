@@ -34,12 +34,12 @@ struct Newest {
 
 /// Part of a mapping. No other part shares bytes with it.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct SlabPart {
     mapping: Arc<MmapRaw>,
     range: Range<usize>,
 }
 
-impl Part {
+impl SlabPart {
     /// `len` zero bytes, in huge pages if the system has them; it gives each page when it is first touched. `None` if
     /// the system refuses, and for short lengths, which the heap serves well.
     pub(super) fn zeroed(len: usize) -> Option<Self> {
@@ -63,7 +63,7 @@ impl Part {
     }
 }
 
-impl Deref for Part {
+impl Deref for SlabPart {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -75,7 +75,7 @@ impl Deref for Part {
     }
 }
 
-impl DerefMut for Part {
+impl DerefMut for SlabPart {
     fn deref_mut(&mut self) -> &mut [u8] {
         let Range { start, .. } = self.range;
         // SAFETY: as above; the part is borrowed mutably.
@@ -83,7 +83,7 @@ impl DerefMut for Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for SlabPart {
     fn drop(&mut self) {
         // Otherwise the mapping goes with its last part.
         if Arc::strong_count(&self.mapping) > 1 {
@@ -107,9 +107,9 @@ mod tests {
     #[test]
     fn parts_are_zeros_that_nobody_else_has() {
         let lens = [UNIT, UNIT + 1, HUGE_PAGE, 3 * HUGE_PAGE];
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<SlabPart> = Vec::new();
         for (i, len) in (0..3 * PARTS).map(|i| (i, lens[i % lens.len()])) {
-            let mut part = Part::zeroed(len).unwrap();
+            let mut part = SlabPart::zeroed(len).unwrap();
             assert!(part.len() == len && part.iter().all(|&byte| byte == 0));
             part.fill(i as u8 + 1);
             parts.push(part);
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn impossible_lengths_are_refused() {
         for len in [usize::MAX, isize::MAX as usize, usize::MAX / PARTS] {
-            assert!(Part::zeroed(len).is_none(), "{len}");
+            assert!(SlabPart::zeroed(len).is_none(), "{len}");
         }
     }
 }

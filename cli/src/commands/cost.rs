@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use pz::gpu::coder::{BlockCost, CostError, Decoder, Encoder};
-use pz::gpu::device::discovery::{self, Found};
+use pz::gpu::device::discovery::{self, DeviceEntry};
 use pz::gpu::device::{Api, Kind, Limits};
 use pz::internal::{KERNELS, batches, budget};
 use pz::{Auto, ComputeRate, FrameKind, Level, Options, Pipeline};
@@ -39,12 +39,12 @@ pub fn run(args: &Cost) -> Result<(), Failure> {
 }
 
 /// The devices that the user asked for.
-fn chosen(device: Device) -> Result<Vec<Found>, Failure> {
+fn chosen(device: Device) -> Result<Vec<DeviceEntry>, Failure> {
     let one = |api, number: Option<u32>| {
         let absent = |why: String| Failure::environment(format!("device {device}: {why}"));
         let found = discovery::devices(api).map_err(|absence| absent(absence.to_string()))?;
         // The device that a run would use: a software device only if there is no other.
-        let is_gpu = |found: &Found| found.limits().kind != Kind::Software;
+        let is_gpu = |found: &DeviceEntry| found.limits().kind != Kind::Software;
         let first = || found.iter().position(is_gpu).unwrap_or(0);
         let number = number.map_or_else(first, |number| number as usize);
         let found = found.into_iter().nth(number);
@@ -151,7 +151,7 @@ fn kernels(block: u64) -> Result<Vec<KernelCost>, Failure> {
 }
 
 impl DeviceCost {
-    fn of(found: &Found, auto: &Auto, block_len: u32, memory: Option<u64>) -> Self {
+    fn of(found: &DeviceEntry, auto: &Auto, block_len: u32, memory: Option<u64>) -> Self {
         let limits = found.limits();
         let budget = budget(limits, memory);
         let encoders = Level::all().map(|level| {

@@ -103,7 +103,7 @@ struct Absent {
     remedy: &'static str,
 }
 
-fn gpu(found: &discovery::Found) -> Gpu {
+fn gpu(found: &discovery::DeviceEntry) -> Gpu {
     let limits: &Limits = found.limits();
     Gpu {
         device: format!("{}:{}", found.api().name(), found.number()),

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pz::gpu::device::discovery::Found;
+use pz::gpu::device::discovery::DeviceEntry;
 use pz::{Auto, DecodeOptions, FrameKind, Gpu, Level, Options, Prediction, Sample, SeekableReader};
 use serde::Serialize;
 
@@ -86,7 +86,7 @@ enum Subject {
 /// Predicts the work on the file or size that `args` names; `None` if it names neither.
 pub fn predict(
     args: &Cost,
-    (found, finding): (&[Found], Duration),
+    (found, finding): (&[DeviceEntry], Duration),
     memory: Option<u64>,
 ) -> Result<Option<Forecast>, Failure> {
     let (bytes, subjects) = match (&args.file, args.size) {
@@ -110,11 +110,11 @@ pub fn predict(
 /// Opens the devices and records how long finding and opening each of them takes.
 fn open(
     auto: &Auto,
-    found: &[Found],
+    found: &[DeviceEntry],
     finding: Duration,
     memory: Option<u64>,
 ) -> Result<Vec<Opened>, Failure> {
-    let open = |found: &Found| {
+    let open = |found: &DeviceEntry| {
         let device = format!("{}:{}", found.api().name(), found.number());
         let begun = Instant::now();
         let opened = found.open();

@@ -8,7 +8,7 @@ use super::kept::{KeptSources, OwnBytes, SourceId};
 use super::on_device::OnDevice;
 use crate::access::sources::SourceError;
 use crate::format::BlockHeader;
-use crate::gpu::coder::{DecodedBlock, Origin, Part};
+use crate::gpu::coder::{DecodedBlock, MovedPart, Origin};
 use crate::pipeline::modules::FrameModules;
 
 /// A part of a block's contents that somebody wants, and where.
@@ -86,7 +86,7 @@ pub(in crate::access) type Claim<'w> = dyn FnMut(usize) -> Vec<Want> + 'w;
 pub(super) type OriginOf<'o> = dyn Fn(u32) -> Origin + 'o;
 
 /// The parts to move of the block with a number.
-pub(super) type PartsOf<'s> = dyn FnMut(usize, &OriginOf<'_>) -> Vec<Part> + 's;
+pub(super) type PartsOf<'s> = dyn FnMut(usize, &OriginOf<'_>) -> Vec<MovedPart> + 's;
 
 /// Blocks on their way to decoders.
 pub(super) struct Sending<'s, 'w> {
@@ -103,8 +103,8 @@ pub(super) struct Sending<'s, 'w> {
 }
 
 /// The part that somebody wants of a block, with the origin of its first byte.
-pub(super) fn part_of(want: &Want, origin: &OriginOf<'_>) -> Part {
-    Part {
+pub(super) fn part_of(want: &Want, origin: &OriginOf<'_>) -> MovedPart {
+    MovedPart {
         origin: origin(want.within.start as u32),
         bytes: want.within.len() as u32,
         buffer: want.buffer.id(),

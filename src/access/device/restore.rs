@@ -13,7 +13,7 @@ use super::flight::{
     Submitted, part_of,
 };
 use super::lane::{Lane, unprepared};
-use crate::gpu::coder::{CoderError, Origin, Part, RangeDecoder, RangeTask, RawBlock};
+use crate::gpu::coder::{CoderError, MovedPart, Origin, RangeDecoder, RangeTask, RawBlock};
 
 /// Longer pieces of restored blocks are moved in parts: all moves of a dispatch get as many workgroups as the longest.
 const LONGEST_PIECE: usize = 256 << 10;
@@ -31,7 +31,7 @@ struct Placed {
     /// The first byte.
     from: u32,
     /// The part that they become when it is known where the decoded source is; its origin means nothing yet.
-    part: Part,
+    part: MovedPart,
 }
 
 /// The pieces of blocks to restore, in the contents of `restorer`.
@@ -98,7 +98,7 @@ impl Lane<'_> {
         let from_own = |Placed { source, from, part }: &Placed| {
             let (_, own) = own.get(source)?;
             let origin = Origin::Buffer(own.buffer(), own.bytes() as u32, *from);
-            Some(Part { origin, ..*part })
+            Some(MovedPart { origin, ..*part })
         };
         let mut from_own: Vec<_> = all.iter().filter_map(from_own).collect();
         restorer.submit(&[], &mut from_own)?;
@@ -109,7 +109,7 @@ impl Lane<'_> {
             let (buffer, buffer_end) = (new.buffer(), new.bytes());
             all.extend(cut(0..header.content_len).map(|(from, bytes)| {
                 let (origin, at) = (Origin::Raw(from), u64::from(from));
-                Placed { source, from, part: Part { origin, bytes, buffer, buffer_end, at } }
+                Placed { source, from, part: MovedPart { origin, bytes, buffer, buffer_end, at } }
             }));
             own.insert(source, (*id, new));
         }
@@ -121,7 +121,9 @@ impl Lane<'_> {
         let parts_of = &mut |number: usize, origin: &OriginOf<'_>| {
             let first = all.partition_point(|placed| placed.source < number);
             let of_source = all[first..].iter().take_while(|placed| placed.source == number);
-            of_source.map(|placed| Part { origin: origin(placed.from), ..placed.part }).collect()
+            of_source
+                .map(|placed| MovedPart { origin: origin(placed.from), ..placed.part })
+                .collect()
         };
         let (block_len, blocks, restorer) = (batch.block_len, &batch.sources[..], Some(key));
         let kind = BatchKind::Sources;

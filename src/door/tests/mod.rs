@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::client::{Client, Handle, Status};
 use super::files::Files;
 use super::layout::{COUNTERS, Layout};
-use super::room::Rooms;
+use super::pools::ContentPools;
 use super::server::{Server, Waker};
 use super::slots::Slots;
 use super::{Door, DoorOptions, FileMode, RequestError};
@@ -119,10 +119,10 @@ fn unattended(options: &DoorOptions) -> (Arc<Server>, Client) {
     let layout = Layout { ring: options.ring };
     let words = |count: usize| VisibleMemory::of_host(4 * count).unwrap().into_words();
     let host = VisibleMemory::of_host(options.host_pool as usize).unwrap().into_pool();
-    let rooms = Rooms { host, device: None, small: options.small };
+    let pools = ContentPools { host, device: None, small: options.small };
     let slots = Slots::new(words(layout.words()), layout);
     let files = Files::new(options).unwrap();
-    let server = Arc::new(Server::new(slots, files, rooms, options.workers, Waker::Clients));
+    let server = Arc::new(Server::new(slots, files, pools, options.workers, Waker::Clients));
     let client = Client::new(Arc::clone(&server), Arc::new(words(COUNTERS)));
     (server, client)
 }

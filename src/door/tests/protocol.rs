@@ -19,7 +19,7 @@ fn constant(source: &str, start: &str) -> u32 {
 fn both_sides_have_one_layout() {
     use std::mem::offset_of;
 
-    use layout::{Answer, Request, State, op};
+    use layout::{Answer, HandleState, Request, op};
     let of = |word: usize| word as u32;
     for (name, value) in [
         ("DOOR_VERSION", of(layout::VERSION)),
@@ -65,10 +65,10 @@ fn both_sides_have_one_layout() {
         ("DOOR_PLAIN", FileMode::Plain as u32),
         ("DOOR_CONTENTS", FileMode::Contents as u32),
         ("DOOR_WRITABLE", FileMode::Writable as u32),
-        ("DOOR_LOADING", State::Loading as u32),
-        ("DOOR_READY", State::Ready as u32),
-        ("DOOR_ERROR", State::Error as u32),
-        ("DOOR_CLOSED", State::Closed as u32),
+        ("DOOR_LOADING", HandleState::Loading as u32),
+        ("DOOR_READY", HandleState::Ready as u32),
+        ("DOOR_ERROR", HandleState::Error as u32),
+        ("DOOR_CLOSED", HandleState::Closed as u32),
         ("DOOR_SHUT", layout::SHUT),
         ("DOOR_FULL", RequestError::Full as u32),
         ("DOOR_REFUSED", RequestError::Refused as u32),

@@ -1,7 +1,7 @@
 //! The device memory of a batch, and the copies to and from it.
 
 use super::CoderError;
-use crate::gpu::device::run::{Memory, submit};
+use crate::gpu::device::run::{PlanMemory, submit};
 use crate::gpu::device::{BufferId, Device, DeviceError, Limits, Queue};
 use crate::gpu::model::plan::{Plan, PlanError, Shape};
 use crate::gpu::model::predict::StageTime;
@@ -17,7 +17,7 @@ pub(super) type Planner<'d> =
 pub(super) struct Batch<'d> {
     pub(super) device: &'d dyn Device,
     pub(super) queue: Box<dyn Queue + 'd>,
-    pub(super) memory: Memory<'d>,
+    pub(super) memory: PlanMemory<'d>,
     /// The plan of the last batch. It fits that batch's block count and needs.
     pub(super) plan: Plan,
     pub(super) needs: Needs,
@@ -51,7 +51,7 @@ impl<'d> Batch<'d> {
     ) -> Result<Self, CoderError> {
         let needs = Needs::default();
         let plan = planner(device.limits(), most, needs, &[])?;
-        let memory = Memory::allocate_but(device, &plan, own)?;
+        let memory = PlanMemory::allocate_but(device, &plan, own)?;
         Ok(Self {
             device,
             queue: queue.map_or_else(|| device.queue(), Ok)?,

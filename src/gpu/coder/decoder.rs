@@ -3,7 +3,7 @@
 use super::StageTime;
 use super::Work;
 use super::batch::Batch;
-use super::{BufferBytes, Buffers, CoderError};
+use super::{BufferBytes, CallerBuffers, CoderError};
 use crate::codec::filter::FilterChain;
 use crate::format::Pipeline;
 use crate::gpu::device::{BufferId, Device, Limits};
@@ -63,7 +63,7 @@ impl<'d> Decoder<'d> {
         pipeline: Pipeline,
         block_len: u32,
         blocks: u32,
-        own: Buffers,
+        own: CallerBuffers,
     ) -> Result<Self, CoderError> {
         let needed = || Self::buffer_bytes(device.limits(), pipeline, block_len, blocks);
         own.check(device, needed)?;
@@ -76,7 +76,7 @@ impl<'d> Decoder<'d> {
         pipeline: Pipeline,
         block_len: u32,
         blocks: u32,
-        own: Buffers,
+        own: CallerBuffers,
     ) -> Result<Self, CoderError> {
         let planner = Box::new(move |limits: &Limits, shape, needs, modules: &[ModuleStep]| {
             pipelines::decode_with(limits, pipeline, shape, needs, modules)

@@ -11,7 +11,7 @@
 //!    [`WebGpuDevice::from_wgpu`]. With CUDA, it can work in a stream of the caller's: [`CudaDevice::on_stream`].
 //! 2. Make buffers at least as large as [`Encoder::buffer_bytes`] or [`Decoder::buffer_bytes`] says, with the
 //!    interface's own calls, and give them to [`Device::import`].
-//! 3. Make the coder with these [`Buffers`]. Block b of the contents begins at byte b · [`Encoder::slot`].
+//! 3. Make the coder with these [`CallerBuffers`]. Block b of the contents begins at byte b · [`Encoder::slot`].
 //! 4. Call [`Encoder::encode`] with the blocks' lengths; it returns where each payload lies. Or announce the needs of
 //!    the payloads ([`Decoder::expect`]), and call [`Decoder::decode`] with their places.
 //!
@@ -37,7 +37,7 @@ pub use super::model::plan::PlanError;
 pub use super::model::predict::StageTime;
 pub use super::stages::lz77_decode::Needs;
 pub use decoder::{DecodedBlock, Decoder, PayloadPlace};
-pub(crate) use range_decoder::{Origin, Part, RangeDecoder, RangeTask, RawBlock, max_blocks};
+pub(crate) use range_decoder::{MovedPart, Origin, RangeDecoder, RangeTask, RawBlock, max_blocks};
 pub use work::Encoding;
 pub(crate) use work::Work;
 
@@ -94,14 +94,14 @@ impl From<DeviceError> for CoderError {
 /// [imported](Device::import). Each must be at least as large as [`Encoder::buffer_bytes`] or [`Decoder::buffer_bytes`]
 /// says; a smaller one is an error.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Buffers {
+pub struct CallerBuffers {
     /// The contents of the blocks, slot after slot.
     pub contents: Option<BufferId>,
     /// Encoding: the payloads, one directly after another. Decoding: the payloads.
     pub payloads: Option<BufferId>,
 }
 
-impl Buffers {
+impl CallerBuffers {
     fn named(&self, payloads: &'static str) -> Vec<(&'static str, BufferId)> {
         let contents = self.contents.map(|id| ("contents", id));
         contents.into_iter().chain(self.payloads.map(|id| (payloads, id))).collect()
@@ -143,9 +143,9 @@ impl Buffers {
 /// Sizes of the buffers that a caller can supply, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferBytes {
-    /// See [`Buffers::contents`].
+    /// See [`CallerBuffers::contents`].
     pub contents: u64,
-    /// See [`Buffers::payloads`].
+    /// See [`CallerBuffers::payloads`].
     pub payloads: u64,
 }
 
@@ -192,7 +192,7 @@ impl<'d> Encoder<'d> {
         device: &'d dyn Device,
         encoding: &Encoding,
         blocks: u32,
-        own: Buffers,
+        own: CallerBuffers,
     ) -> Result<Self, CoderError> {
         let Encoding { recipe, block_len, .. } = *encoding;
         if recipe.filter == Filter::Auto {
@@ -207,7 +207,7 @@ impl<'d> Encoder<'d> {
         device: &'d dyn Device,
         recipe: Recipe,
         most: Shape,
-        own: Buffers,
+        own: CallerBuffers,
     ) -> Result<Self, CoderError> {
         let planner = Box::new(move |limits: &Limits, shape, needs: Needs, _: &[_]| {
             pipelines::encode_filtered(limits, &recipe, shape, needs.passes())
@@ -440,7 +440,7 @@ impl<'d> Encoder<'d> {
     /// # Errors
     /// Fails if the device cannot run the decoder or has too little memory.
     pub(crate) fn checker(&self, pipeline: Pipeline) -> Result<Decoder<'d>, CoderError> {
-        let own = Buffers {
+        let own = CallerBuffers {
             contents: Some(self.batch.memory.named("payload")),
             payloads: Some(self.payloads()),
         };

@@ -81,7 +81,7 @@ pub(crate) enum Origin {
 
 /// A part of the contents, and where it goes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Part {
+pub(crate) struct MovedPart {
     /// Where it comes from.
     pub(crate) origin: Origin,
     /// Number of bytes.
@@ -188,9 +188,9 @@ impl<'d> RangeDecoder<'d> {
         origin: Origin,
         bytes: u32,
         (block, at): (u32, u32),
-    ) -> Part {
+    ) -> MovedPart {
         let at = u64::from(block) * u64::from(self.batch.most.slot) + u64::from(at);
-        Part {
+        MovedPart {
             origin,
             bytes,
             buffer: self.batch.memory.named(self.into),
@@ -228,7 +228,7 @@ impl<'d> RangeDecoder<'d> {
     pub(crate) fn submit(
         &mut self,
         blocks: &[RawBlock],
-        parts: &mut [Part],
+        parts: &mut [MovedPart],
     ) -> Result<(), CoderError> {
         self.still_filtered.clear();
         let placings = self.placings(parts);
@@ -287,16 +287,16 @@ impl<'d> RangeDecoder<'d> {
     }
 
     /// Builds the moves for `parts`, whose order does not matter.
-    fn placings(&self, parts: &mut [Part]) -> Vec<Placing> {
+    fn placings(&self, parts: &mut [MovedPart]) -> Vec<Placing> {
         let Batch { memory, most, .. } = &self.batch;
         let (uploaded, contents) = (memory.named(self.into), memory.find("contents"));
         let slot = most.slot;
-        let source = |part: &Part| match part.origin {
+        let source = |part: &MovedPart| match part.origin {
             Origin::Contents(..) => contents.unwrap_or(uploaded),
             Origin::Raw(_) | Origin::Fill(_) => uploaded,
             Origin::Buffer(buffer, ..) => buffer,
         };
-        let run_of = |part: &Part| (part.buffer.0, source(part).0);
+        let run_of = |part: &MovedPart| (part.buffer.0, source(part).0);
         parts.sort_by_key(run_of);
         let mut placings = Vec::new();
         for at_once in parts.chunks(self.most_moves) {

@@ -9,18 +9,18 @@ use crate::gpu::model::kernel::{self, Kernel};
 use crate::process::PerProcess;
 
 /// A device that has been found but not opened.
-pub struct Found {
+pub struct DeviceEntry {
     number: usize,
     backend: Backend,
 }
 
 enum Backend {
     #[cfg(feature = "cuda")]
-    Cuda(super::cuda::Found),
+    Cuda(super::cuda::CudaCandidate),
     #[cfg(feature = "opencl")]
-    OpenCl(super::opencl::Found),
+    OpenCl(super::opencl::ClCandidate),
     #[cfg(feature = "webgpu")]
-    WebGpu(super::webgpu::Found),
+    WebGpu(super::webgpu::WebGpuCandidate),
 }
 
 /// Why an interface has no device.
@@ -42,7 +42,7 @@ impl fmt::Display for Absence {
 
 impl std::error::Error for Absence {}
 
-impl Found {
+impl DeviceEntry {
     /// The interface.
     pub fn api(&self) -> Api {
         self.limits().api
@@ -101,9 +101,9 @@ fn software_last<T>(devices: &mut [T], kind: impl Fn(&T) -> Kind) {
     devices.sort_by_key(|device| kind(device) == Kind::Software);
 }
 
-impl fmt::Debug for Found {
+impl fmt::Debug for DeviceEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Found")
+        f.debug_struct("DeviceEntry")
             .field("number", &self.number)
             .field("limits", self.limits())
             .finish()
@@ -114,7 +114,7 @@ impl fmt::Debug for Found {
 ///
 /// # Errors
 /// Says why if there is no device.
-pub fn devices(api: Api) -> Result<Vec<Found>, Absence> {
+pub fn devices(api: Api) -> Result<Vec<DeviceEntry>, Absence> {
     static CUDA: PerProcess<()> = PerProcess::new();
     static OPENCL: PerProcess<()> = PerProcess::new();
     static WEBGPU: PerProcess<()> = PerProcess::new();
@@ -134,7 +134,7 @@ pub fn devices(api: Api) -> Result<Vec<Found>, Absence> {
     let mut backends = list().map_err(absence)?;
     software_last(&mut backends, |backend| backend.limits().kind);
     seen.note(api, backends.len());
-    let number = |(number, backend)| Found { number, backend };
+    let number = |(number, backend)| DeviceEntry { number, backend };
     Ok(backends.into_iter().enumerate().map(number).collect())
 }
 
@@ -143,7 +143,7 @@ pub fn devices(api: Api) -> Result<Vec<Found>, Absence> {
 ///
 /// # Errors
 /// [`DeviceError::Unsupported`] if the text is no such name; [`DeviceError::Absent`] if there is no such device.
-pub fn find(name: &str) -> Result<Found, DeviceError> {
+pub fn find(name: &str) -> Result<DeviceEntry, DeviceError> {
     let (api, number) = match name.split_once(':') {
         None => (name, None),
         Some((api, number)) => (api, Some(number.parse::<usize>().ok())),
@@ -153,7 +153,7 @@ pub fn find(name: &str) -> Result<Found, DeviceError> {
         return Err(DeviceError::Unsupported("there is no such name of a device".into()));
     };
     let found = devices(api).map_err(|absence| DeviceError::Absent(absence.to_string()))?;
-    let is_gpu = |found: &Found| found.limits().kind != Kind::Software;
+    let is_gpu = |found: &DeviceEntry| found.limits().kind != Kind::Software;
     let first = || found.iter().position(is_gpu).unwrap_or(0);
     let (at, count) = (number.flatten().unwrap_or_else(first), found.len());
     let beyond = || DeviceError::Absent(format!("{api} has {count} devices, from number 0 on"));

@@ -236,7 +236,7 @@ pub trait Device: Send + Sync {
 
     /// Makes the caller's buffer usable on this device, in place and without a copy, until [`Self::free`]. The device
     /// keeps a reference of its own where the interface has references. [`Encoder`] and [`Decoder`] take imported
-    /// buffers as [`Buffers`](crate::gpu::coder::Buffers).
+    /// buffers as [`CallerBuffers`](crate::gpu::coder::CallerBuffers).
     ///
     /// To share buffers with the caller's own code, the device must use the same context or wgpu device: make it with
     /// `CudaDevice::with_ordinal`, `OpenClDevice::from_context` or `WebGpuDevice::from_wgpu`.

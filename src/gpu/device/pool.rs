@@ -18,14 +18,14 @@ use crate::sync::Mutex;
 #[derive(Debug)]
 pub struct Pool<D: Device> {
     device: D,
-    buffers: Mutex<Buffers>,
+    buffers: Mutex<PoolBuffers>,
     fill: Option<u8>,
     /// Abandoned work may still use freed buffers, so the pool does not reuse any.
     is_suspended: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Buffers {
+struct PoolBuffers {
     /// Sizes of the buffers in use.
     live: HashMap<BufferId, u64>,
     /// Buffers of the caller's, which the pool neither counts nor reuses.
@@ -40,7 +40,7 @@ struct Buffers {
     high_water: u64,
 }
 
-impl Buffers {
+impl PoolBuffers {
     fn take(&mut self, bytes: u64) -> Option<BufferId> {
         let id = self.free.get_mut(&bytes)?.pop()?;
         self.free_bytes -= bytes;
@@ -234,7 +234,7 @@ impl<D: Device> Device for Pool<D> {
 impl<D: Device> Drop for Pool<D> {
     fn drop(&mut self) {
         self.trim();
-        let Buffers { live, imported, .. } = std::mem::take(&mut *self.buffers.lock());
+        let PoolBuffers { live, imported, .. } = std::mem::take(&mut *self.buffers.lock());
         live.into_keys().chain(imported).for_each(|id| self.device.free(id));
     }
 }

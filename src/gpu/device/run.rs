@@ -4,7 +4,7 @@ use super::{BufferId, Device, DeviceError, Dispatch, Queue};
 use crate::gpu::model::plan::{Buffer, Plan, Step};
 
 /// The buffers of a plan on a device, freed when dropped. A plan may run many times on them.
-pub struct Memory<'d> {
+pub struct PlanMemory<'d> {
     device: &'d dyn Device,
     names: Vec<&'static str>,
     buffers: Vec<BufferId>,
@@ -13,7 +13,7 @@ pub struct Memory<'d> {
     borrowed: Vec<bool>,
 }
 
-impl<'d> Memory<'d> {
+impl<'d> PlanMemory<'d> {
     /// Allocates all buffers that `plan` needs, or none.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl<'d> Memory<'d> {
     }
 }
 
-impl Drop for Memory<'_> {
+impl Drop for PlanMemory<'_> {
     fn drop(&mut self) {
         let own = self.buffers.iter().zip(&self.borrowed).filter(|(_, is_borrowed)| !**is_borrowed);
         own.for_each(|(buffer, _)| self.device.free(*buffer));
@@ -97,7 +97,11 @@ impl Drop for Memory<'_> {
 ///
 /// # Errors
 /// Fails if [`Queue::dispatch`] or [`Queue::clear`] does.
-pub fn submit(plan: &Plan, memory: &Memory<'_>, queue: &mut dyn Queue) -> Result<(), DeviceError> {
+pub fn submit(
+    plan: &Plan,
+    memory: &PlanMemory<'_>,
+    queue: &mut dyn Queue,
+) -> Result<(), DeviceError> {
     for step in &plan.steps {
         match step {
             Step::Clear(buffer) => {

@@ -5,7 +5,7 @@
 //! memory, and a value offers only one of them:
 //!
 //! - [`VisibleWords`]: words that both sides write at any time. The host reaches them only as atomics.
-//! - [`VisiblePool`]: bytes that one side at a time uses. The host takes a [`Chunk`] from a free list, fills it, and
+//! - [`VisiblePool`]: bytes that one side at a time uses. The host takes a [`PoolChunk`] from a free list, fills it, and
 //!   passes its place to the kernel in a word.
 
 use std::collections::BTreeMap;
@@ -163,10 +163,10 @@ pub(crate) struct VisiblePool {
 
 impl VisiblePool {
     /// Takes a chunk, with unspecified contents; `None` if there is no room.
-    pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<Chunk> {
+    pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<PoolChunk> {
         let mut extents = self.extents.lock();
         let start = extents.take(bytes)?;
-        Some(Chunk { pool: Arc::clone(self), start, len: bytes })
+        Some(PoolChunk { pool: Arc::clone(self), start, len: bytes })
     }
 
     /// The kernels' buffer; `None` if threads stand in for a kernel.
@@ -182,13 +182,13 @@ impl VisiblePool {
 
 /// A part of a pool, given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Chunk {
+pub(crate) struct PoolChunk {
     pool: Arc<VisiblePool>,
     start: u64,
     len: u64,
 }
 
-impl Chunk {
+impl PoolChunk {
     /// Whether the host should write it once, from the beginning to the end, and not read it.
     pub(crate) fn is_slow_to_read(&self) -> bool {
         self.pool.memory.is_write_combined
@@ -254,7 +254,7 @@ impl Chunk {
     }
 }
 
-impl Drop for Chunk {
+impl Drop for PoolChunk {
     fn drop(&mut self) {
         let mut extents = self.pool.extents.lock();
         extents.give_back(self.start, self.len);

@@ -30,12 +30,12 @@ const MODELS: u32 = 3;
 
 /// A buffer, and its words per block.
 #[derive(Clone, Copy)]
-struct Part {
+struct StridedBuffer {
     buffer: Buffer,
     stride: u32,
 }
 
-impl Part {
+impl StridedBuffer {
     fn of(plan: &mut Plan, kernel: &Kernel, name: &'static str) -> Result<Self, PlanError> {
         let buffer = plan.buffer(kernel, name)?;
         let words = plan.buffers[buffer.0].bytes / u64::from(plan.shape.blocks) / 4;
@@ -63,16 +63,16 @@ pub fn append(plan: &mut Plan, limits: &Limits, params: &Params) -> Result<(), P
     }
     let jobs = plan.buffer(&LZ77_SEQUENCES, "jobs")?;
     let contents = plan.buffer(&LZ77_SEQUENCES, "contents")?;
-    let tokens = Part::of(plan, &LZ77_SEQUENCES, "lz77_tokens")?;
-    let offsets = Part::of(plan, &LZ77_SEQUENCES, "lz77_offsets")?;
-    let chunks = Part::of(plan, &LZ77_SEQUENCES, "lz77_streams")?;
-    let counts = Part::of(plan, &LZ77_COUNTS, "lz77_counts")?;
-    let models = Part::of(plan, &LZ77_MODELS, "lz77_models")?;
-    let words = Part::of(plan, &LZ77_ROWS, "lz77_words")?;
+    let tokens = StridedBuffer::of(plan, &LZ77_SEQUENCES, "lz77_tokens")?;
+    let offsets = StridedBuffer::of(plan, &LZ77_SEQUENCES, "lz77_offsets")?;
+    let chunks = StridedBuffer::of(plan, &LZ77_SEQUENCES, "lz77_streams")?;
+    let counts = StridedBuffer::of(plan, &LZ77_COUNTS, "lz77_counts")?;
+    let models = StridedBuffer::of(plan, &LZ77_MODELS, "lz77_models")?;
+    let words = StridedBuffer::of(plan, &LZ77_ROWS, "lz77_words")?;
     let payload = plan.buffer(&LZ77_PACK, "payload")?;
     let results = plan.buffer(&LZ77_PACK, "results")?;
     let matches = plan.buffer(&LZ77_SEQUENCES, "matches")?;
-    let match_counts = Part::of(plan, &LZ77_SEQUENCES, "match_counts")?;
+    let match_counts = StridedBuffer::of(plan, &LZ77_SEQUENCES, "match_counts")?;
     // Without matches, a chunk's literals are its contents. Otherwise they are collected where its payload will go.
     let (literals, literal_stride) =
         if has_matches { (payload, (shape.slot + 256) / 4) } else { (contents, shape.slot / 4) };

@@ -4,7 +4,7 @@ use super::testing::each_device;
 use crate::codec::lz77::{Params, Search};
 use crate::codec::{Codec, Recipe};
 use crate::format::{Method, Pipeline};
-use crate::gpu::coder::{Buffers, CoderError, Decoder, EncodedBlock, Encoder, PayloadPlace};
+use crate::gpu::coder::{CallerBuffers, CoderError, Decoder, EncodedBlock, Encoder, PayloadPlace};
 use crate::gpu::device::{Api, Device};
 use crate::gpu::model::plan::{PlanError, Shape};
 use crate::gpu::stages::lz77_decode::Needs;
@@ -97,7 +97,7 @@ fn every_level_encodes_to_the_bytes_of_the_cpu() {
             let blocks = blocks_for(&recipe);
             let longest = blocks.iter().map(Vec::len).max().unwrap() as u32;
             let shape = Shape::new(blocks.len() as u32, longest);
-            let made = Encoder::with_recipe(device, recipe, shape, Buffers::default());
+            let made = Encoder::with_recipe(device, recipe, shape, CallerBuffers::default());
             if is_declined(&name, device, &made) {
                 continue;
             }
@@ -132,7 +132,7 @@ fn every_level_decodes() {
     each_device(|device| {
         for (name, pipeline, recipe) in recipes() {
             let count = blocks.len() as u32;
-            let made = Decoder::new(device, pipeline, longest, count, Buffers::default());
+            let made = Decoder::new(device, pipeline, longest, count, CallerBuffers::default());
             if is_declined(&name, device, &made) {
                 continue;
             }
@@ -178,7 +178,7 @@ fn buffers_of_the_callers_are_used() {
             println!("{}: declined", limits.name);
             return;
         };
-        let own = Buffers {
+        let own = CallerBuffers {
             contents: Some(device.allocate(bytes.contents).unwrap()),
             payloads: Some(device.allocate(bytes.payloads).unwrap()),
         };
@@ -216,7 +216,8 @@ fn a_planted_fault_is_found() {
     bytes[at] ^= 4;
     each_device(|device| {
         let len = contents.len() as u32;
-        let made = Decoder::new(device, options.chosen_pipeline(), len, 1, Buffers::default());
+        let made =
+            Decoder::new(device, options.chosen_pipeline(), len, 1, CallerBuffers::default());
         if is_declined("default level", device, &made) {
             return;
         }
@@ -259,7 +260,7 @@ fn filters_are_undone_beside_blocks_without_any() {
         for pipeline in [Pipeline::Lzh, Pipeline::Bwt] {
             let options = Options::new().pipeline(pipeline);
             let len = contents.len() as u32;
-            let made = Decoder::new(device, pipeline, len, 5, Buffers::default());
+            let made = Decoder::new(device, pipeline, len, 5, CallerBuffers::default());
             if is_declined(&pipeline.to_string(), device, &made) {
                 continue;
             }

@@ -18,7 +18,7 @@ use crate::codec::bwt;
 use crate::codec::lz77::{self, Params};
 use crate::codec::{Codec, Recipe};
 use crate::format::Pipeline;
-use crate::gpu::device::run::{Memory, submit};
+use crate::gpu::device::run::{PlanMemory, submit};
 use crate::gpu::device::{Api, Device, Kind, Limits, Queue};
 use crate::gpu::model::cost::{CostError, Formula, KernelCost};
 use crate::gpu::model::kernel::{ALL, Kernel};
@@ -85,7 +85,7 @@ impl Extents {
     fn run(&mut self, device: &dyn Device, by: &str, plan: &Plan, inputs: &[(&str, &[u8])]) {
         let mut padded = plan.clone();
         padded.buffers.iter_mut().for_each(|buffer| buffer.bytes += guard(buffer.bytes));
-        let memory = Memory::allocate(device, &padded).unwrap();
+        let memory = PlanMemory::allocate(device, &padded).unwrap();
         let mut queue = device.queue().unwrap();
         queue.set_deadline(PATIENCE);
         for buffer in &padded.buffers {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::faulty::{Fault, Faulty};
 use super::testing::{GARBAGE, each_device};
 use crate::gpu::device::pool::Pool;
-use crate::gpu::device::run::{Memory, submit};
+use crate::gpu::device::run::{PlanMemory, submit};
 use crate::gpu::device::{BufferId, DEADLINE, Device, DeviceError, Limits, Queue};
 use crate::gpu::model::kernel::TEST_TURNS;
 use crate::gpu::model::plan::{Plan, Run, Shape, Step};
@@ -45,7 +45,7 @@ fn run_small_plan(device: &dyn Device) -> Result<Vec<u8>, DeviceError> {
 
 fn run_small_plan_within(device: &dyn Device, time: Duration) -> Result<Vec<u8>, DeviceError> {
     let plan = small_plan();
-    let memory = Memory::allocate(device, &plan)?;
+    let memory = PlanMemory::allocate(device, &plan)?;
     let mut queue = device.queue()?;
     queue.set_deadline(time);
     let mut back = vec![0; BLOCK as usize];

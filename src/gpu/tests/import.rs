@@ -3,7 +3,7 @@
 use super::coder::on_cpu;
 use crate::Options;
 use crate::format::Pipeline;
-use crate::gpu::coder::{Buffers, CoderError, Decoder, Encoder, PayloadPlace};
+use crate::gpu::coder::{CallerBuffers, CoderError, Decoder, Encoder, PayloadPlace};
 use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{BufferId, Device, DeviceError, NativeBuffer};
 use crate::gpu::stages::lz77_decode::Needs;
@@ -30,8 +30,10 @@ pub(crate) fn codes_between_callers_buffers(
     let import = |buffer| unsafe { ours.import(native(buffer)) }.unwrap();
     let their_contents = theirs.allocate(needed.contents).unwrap();
     let their_payloads = theirs.allocate(needed.payloads).unwrap();
-    let own =
-        Buffers { contents: Some(import(their_contents)), payloads: Some(import(their_payloads)) };
+    let own = CallerBuffers {
+        contents: Some(import(their_contents)),
+        payloads: Some(import(their_payloads)),
+    };
     assert_eq!(ours.buffer_bytes(own.contents.unwrap()), Some(needed.contents));
     let mut queue = theirs.queue().unwrap();
 
@@ -83,11 +85,17 @@ pub(crate) fn codes_between_callers_buffers(
     let least = Decoder::buffer_bytes(limits, pipeline, BLOCK as u32, 3).unwrap();
     let small = theirs.allocate(least.contents.min(least.payloads) - 4).unwrap();
     let small_id = import(small);
-    is_refused(Buffers { contents: Some(small_id), ..own }, "the buffer for the contents has");
-    is_refused(Buffers { payloads: Some(small_id), ..own }, "the buffer for the payloads has");
-    is_refused(Buffers { payloads: own.contents, ..own }, "cannot share");
+    is_refused(
+        CallerBuffers { contents: Some(small_id), ..own },
+        "the buffer for the contents has",
+    );
+    is_refused(
+        CallerBuffers { payloads: Some(small_id), ..own },
+        "the buffer for the payloads has",
+    );
+    is_refused(CallerBuffers { payloads: own.contents, ..own }, "cannot share");
     ours.free(small_id);
-    is_refused(Buffers { contents: Some(small_id), ..own }, "has no buffer for the contents");
+    is_refused(CallerBuffers { contents: Some(small_id), ..own }, "has no buffer for the contents");
 
     // After freeing, the buffers still belong to the caller.
     assert_eq!(ours.live(), 0);

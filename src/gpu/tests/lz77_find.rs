@@ -4,7 +4,7 @@ use super::testing::{each_device, run_plan};
 use crate::codec::Codec;
 use crate::codec::lz77::testing::{Backend, Match, Parser, parse, samples};
 use crate::codec::lz77::{Effort, Params, Search};
-use crate::gpu::device::run::{Memory, submit};
+use crate::gpu::device::run::{PlanMemory, submit};
 use crate::gpu::device::{Api, Device, Kind, Limits, Teams};
 use crate::gpu::model::kernel::ALL;
 use crate::gpu::model::plan::{Plan, PlanError, Shape};
@@ -305,7 +305,7 @@ fn measure(
     let blocks = &blocks[..blocks.len().min(most as usize)];
     let shape = Shape::new(blocks.len() as u32, slot);
     let Some(plan) = plan(device.limits(), params, shape) else { return };
-    let memory = Memory::allocate(device, &plan).unwrap();
+    let memory = PlanMemory::allocate(device, &plan).unwrap();
     let mut queue = device.queue().unwrap();
     queue.write(memory.named("jobs"), 0, bytemuck::cast_slice(&jobs(blocks))).unwrap();
     for (i, block) in blocks.iter().enumerate() {

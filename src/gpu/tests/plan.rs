@@ -6,7 +6,7 @@ use super::testing::{each_device, made_up};
 use crate::codec::filter::Filter;
 use crate::codec::{Codec, Recipe};
 use crate::format::Pipeline;
-use crate::gpu::device::run::Memory;
+use crate::gpu::device::run::PlanMemory;
 use crate::gpu::device::{Api, BufferId, Device, DeviceError, Limits, Queue, Teams};
 use crate::gpu::model::kernel::MOVE_BYTES;
 use crate::gpu::model::plan::{Plan, PlanError, Run, Shape, Step};
@@ -241,7 +241,7 @@ fn devices_allocate_what_costs_predict() {
                 let shape = Shape::new(blocks, len);
                 let Ok(plan) = build(device.limits(), shape) else { continue };
                 *counting.most.lock() = 0;
-                let memory = Memory::allocate(&counting, &plan).unwrap();
+                let memory = PlanMemory::allocate(&counting, &plan).unwrap();
                 let predicted = shape.memory(&plan.kernels()).unwrap();
                 assert_eq!(memory.bytes(), predicted, "{name}");
                 drop(memory);

@@ -4,7 +4,7 @@ use super::testing::{GARBAGE, PATIENCE, each_device};
 use crate::codec::Recipe;
 use crate::codec::filter::{Context, FilterChain, apply};
 use crate::format::{Method, Pipeline};
-use crate::gpu::coder::{CoderError, Origin, Part, RangeDecoder, RangeTask, RawBlock};
+use crate::gpu::coder::{CoderError, MovedPart, Origin, RangeDecoder, RangeTask, RawBlock};
 use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{BufferId, Device};
 use crate::gpu::model::plan::PlanError;
@@ -87,7 +87,7 @@ fn bytes_move_from_anywhere_to_anywhere() {
                 to.expected[at..at + bytes].copy_from_slice(&raw[from..from + bytes]);
                 Origin::Raw(from as u32)
             };
-            parts.push(Part {
+            parts.push(MovedPart {
                 origin,
                 bytes: bytes as u32,
                 buffer: to.buffer,
@@ -102,7 +102,7 @@ fn bytes_move_from_anywhere_to_anywhere() {
             other.expected[at..at + bytes].copy_from_slice(&raw[from..from + bytes]);
             let (bytes, buffer, buffer_end) = (bytes as u32, other.buffer, other.end());
             let origin = Origin::Raw(from as u32);
-            parts.push(Part { origin, bytes, buffer, buffer_end, at: at as u64 });
+            parts.push(MovedPart { origin, bytes, buffer, buffer_end, at: at as u64 });
         }
         // A part that does not fit has no effect: beyond either end, or one byte too long.
         let end = other.end();
@@ -115,11 +115,11 @@ fn bytes_move_from_anywhere_to_anywhere() {
             (0, 9, 1 << 40),
         ] {
             let (origin, buffer) = (Origin::Raw(from), other.buffer);
-            parts.push(Part { origin, bytes, buffer, buffer_end: end, at });
+            parts.push(MovedPart { origin, bytes, buffer, buffer_end: end, at });
         }
         other.expected[end as usize - 3..].copy_from_slice(&raw[1..4]);
         let (origin, buffer) = (Origin::Raw(1), other.buffer);
-        parts.push(Part { origin, bytes: 3, buffer, buffer_end: end, at: end - 3 });
+        parts.push(MovedPart { origin, bytes: 3, buffer, buffer_end: end, at: end - 3 });
         decoder.submit(&[], &mut parts).unwrap();
         assert!(decoder.wait().unwrap().is_empty());
         to.assert("parts that touch");
@@ -221,7 +221,7 @@ fn ranges_of_blocks_of_every_level_and_filter() {
                         break;
                     }
                     to.expected[at..at + bytes].copy_from_slice(&contents[cut..end]);
-                    parts.push(Part {
+                    parts.push(MovedPart {
                         origin: Origin::Contents(number as u32, cut as u32),
                         bytes: bytes as u32,
                         buffer: to.buffer,

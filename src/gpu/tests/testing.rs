@@ -14,7 +14,7 @@ use std::time::Duration;
 #[cfg(any(feature = "cuda", feature = "opencl"))]
 use crate::gpu::device::Dispatch;
 use crate::gpu::device::pool::Pool;
-use crate::gpu::device::run::{Memory, submit};
+use crate::gpu::device::run::{PlanMemory, submit};
 use crate::gpu::device::{
     Api, BufferId, Device, DeviceError, Kind, Limits, MemorySource, Queue, Teams,
 };
@@ -53,7 +53,7 @@ fn open(api: Api) -> Opened {
 
 #[cfg(feature = "cuda")]
 fn cuda() -> Opened {
-    let open = |found: &crate::gpu::device::cuda::Found| {
+    let open = |found: &crate::gpu::device::cuda::CudaCandidate| {
         found.open().map(|d| Box::new(d) as Box<dyn Device>)
     };
     crate::gpu::device::cuda::devices().map_err(|(error, _)| error)?.iter().map(open).collect()
@@ -66,7 +66,7 @@ fn cuda() -> Opened {
 
 #[cfg(feature = "opencl")]
 fn opencl() -> Opened {
-    let open = |found: &crate::gpu::device::opencl::Found| {
+    let open = |found: &crate::gpu::device::opencl::ClCandidate| {
         found.open().map(|d| Box::new(d) as Box<dyn Device>)
     };
     crate::gpu::device::opencl::devices()?.iter().map(open).collect()
@@ -79,7 +79,7 @@ fn opencl() -> Opened {
 
 #[cfg(feature = "webgpu")]
 fn webgpu() -> Opened {
-    let open = |found: &crate::gpu::device::webgpu::Found| {
+    let open = |found: &crate::gpu::device::webgpu::WebGpuCandidate| {
         found.open().map(|d| Box::new(d) as Box<dyn Device>)
     };
     crate::gpu::device::webgpu::devices()?.iter().map(open).collect()
@@ -273,7 +273,7 @@ pub(crate) fn run_plan(
     outputs: &[&str],
 ) -> Result<Vec<Vec<u8>>, DeviceError> {
     let pool = Pool::new(device).filled_with(GARBAGE);
-    let memory = Memory::allocate(&pool, plan)?;
+    let memory = PlanMemory::allocate(&pool, plan)?;
     let mut queue = pool.queue()?;
     // A software device may take a minute to compile a kernel while other tests run.
     queue.set_deadline(PATIENCE);

@@ -6,7 +6,9 @@ use super::ready::FilterModule;
 use super::{FrameModules, Modules};
 use crate::codec::filter::FilterChain;
 use crate::format::{BlockHeader, ModuleTable, Pipeline};
-use crate::gpu::coder::{Buffers, Decoder, Needs, Origin, Part, RangeDecoder, RangeTask, RawBlock};
+use crate::gpu::coder::{
+    CallerBuffers, Decoder, MovedPart, Needs, Origin, RangeDecoder, RangeTask, RawBlock,
+};
 use crate::gpu::device::Device;
 use crate::gpu::device::pool::Pool;
 use crate::gpu::model::plan::Shape;
@@ -107,7 +109,7 @@ fn devices_undo_what_modules_did() {
     each_device(|device| {
         let pool = Pool::new(device);
         let blocks = samples.len() as u32;
-        let own = Buffers::default();
+        let own = CallerBuffers::default();
         let mut decoder = Decoder::new(&pool, Pipeline::Lzf, longest, blocks, own).unwrap();
         decoder.set_modules(modules.on_devices());
         let payloads: Vec<_> =
@@ -183,7 +185,7 @@ fn range_decoders_undo_what_modules_did() {
         let (mut parts, mut at) = (Vec::new(), 0);
         for (number, sample) in (0..).zip(&samples) {
             let (origin, bytes) = (Origin::Contents(number, 0), sample.contents.len() as u32);
-            parts.push(Part { origin, bytes, buffer, buffer_end: end, at });
+            parts.push(MovedPart { origin, bytes, buffer, buffer_end: end, at });
             at += u64::from(bytes);
         }
         decoder.submit(&blocks, &mut parts).unwrap();

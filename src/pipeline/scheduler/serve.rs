@@ -14,7 +14,7 @@ use crate::gpu::device::Device;
 use crate::gpu::device::background::{self, Busy};
 use crate::gpu::device::pool::Pool;
 use crate::gpu::model::plan::Shape;
-use crate::pipeline::batch_sizing::{Next, Situation};
+use crate::pipeline::batch_sizing::{DeviceStep, SchedulingState};
 use crate::pipeline::gpu::Accelerator;
 use crate::pipeline::gpu_engine::{GpuEngine, MAX_PATIENCE};
 use crate::pipeline::statistics::Statistics;
@@ -326,7 +326,7 @@ impl<T: Task> Shared<T> {
             }
             let workers = self.workers_beside(&state);
             let afterwards = state.memory.workers_afterwards();
-            let now = Situation {
+            let now = SchedulingState {
                 queued: state.queue.len(),
                 window: self.window,
                 on_device: state.device.tasks,
@@ -339,14 +339,14 @@ impl<T: Task> Shared<T> {
                 is_awaited: state.is_awaited,
             };
             match state.rates.next(&now) {
-                Next::Take(count) => {
+                DeviceStep::Take(count) => {
                     state.device.tasks += count;
                     state.device.batches += 1;
                     let (numbers, tasks) = state.queue.drain(..count).unzip();
                     break Some(TakenBatch { numbers, tasks, at_once: state.device.batches });
                 }
-                Next::Leave => break None,
-                Next::Wait => {}
+                DeviceStep::Leave => break None,
+                DeviceStep::Wait => {}
             }
             state = self.queued.wait(state);
         };

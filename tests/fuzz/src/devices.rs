@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pz::Pipeline;
-use pz::gpu::coder::{Buffers, Decoder};
+use pz::gpu::coder::{CallerBuffers, Decoder};
 use pz::gpu::device::discovery;
 use pz::gpu::device::{Api, Device};
 use pz::internal::{bwt, lz77};
@@ -52,7 +52,7 @@ fn devices() -> &'static [Arc<dyn Device>] {
 fn keep(device: &'static dyn Device, pipeline: Pipeline) -> Kept {
     let limits = device.limits();
     let decoder =
-        Decoder::new(device, pipeline, MAX_BLOCK as u32, BATCH as u32, Buffers::default());
+        Decoder::new(device, pipeline, MAX_BLOCK as u32, BATCH as u32, CallerBuffers::default());
     let decoder = decoder.expect("room for a small batch");
     Kept { name: format!("{} through {}", limits.name, limits.api), decoder: Mutex::new(decoder) }
 }

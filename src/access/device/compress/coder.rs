@@ -5,7 +5,9 @@ use std::ops::Range;
 use super::job::Job;
 use super::key::Key;
 use crate::access::device::core::Core;
-use crate::gpu::coder::{Buffers, CoderError, Decoder, EncodedBlock, Encoder, Needs, PayloadPlace};
+use crate::gpu::coder::{
+    CallerBuffers, CoderError, Decoder, EncodedBlock, Encoder, Needs, PayloadPlace,
+};
 use crate::gpu::device::{BufferId, Device, DeviceError, HostMemory, Queue};
 use crate::gpu::model::plan::Shape;
 use crate::gpu::stages::pipelines;
@@ -78,13 +80,15 @@ impl<'d> Coder<'d> {
         let bytes = key.outbox_bytes(device.limits(), most.batch)?;
         let outbox = || Outbox::new(device, bytes);
         let outboxes = [outbox()?, outbox()?];
-        let payloads = Buffers { payloads: Some(outboxes[0].buffer), ..Buffers::default() };
+        let payloads =
+            CallerBuffers { payloads: Some(outboxes[0].buffer), ..CallerBuffers::default() };
         let mut encoder = Encoder::with_recipe(device, recipe, shape, payloads)?;
         if !key.encodes_alone() {
             encoder.set_beside_others();
         }
         let decoding = pipelines::decoding(&recipe);
-        let checker = || Decoder::new(device, decoding, block_len, most.piece, Buffers::default());
+        let checker =
+            || Decoder::new(device, decoding, block_len, most.piece, CallerBuffers::default());
         let checker = verifies.then(checker).transpose()?;
         let queue = device.queue()?;
         let (last, pinned) = (0, Vec::new());

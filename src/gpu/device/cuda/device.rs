@@ -8,9 +8,9 @@ use super::bell::CudaBell;
 use super::driver::CudaDriver;
 use super::handle::{Buffer, Event, Stream};
 use super::program::CudaPrograms;
-use super::{Found, devices};
+use super::{CudaCandidate, devices};
 use crate::gpu::device::deadline::Deadline;
-use crate::gpu::device::in_order::{Driver, InOrderQueue, Memory, OfCaller, Shared};
+use crate::gpu::device::in_order::{CallerPinned, Driver, InOrderQueue, Shared, SizedBuffer};
 use crate::gpu::device::program_cache::Cache;
 use crate::gpu::device::{
     Bell, BufferId, DEADLINE, Device, DeviceError, HostMemory, Limits, MemorySource, NativeBuffer,
@@ -37,18 +37,18 @@ impl CudaDevice {
     /// Fails if there is no such device, or if driver or compiler are missing.
     pub fn with_ordinal(ordinal: u32) -> Result<Self, DeviceError> {
         let found = devices().map_err(|(error, _)| error)?;
-        let of_ordinal = |found: &&Found| u32::try_from(found.ordinal) == Ok(ordinal);
+        let of_ordinal = |found: &&CudaCandidate| u32::try_from(found.ordinal) == Ok(ordinal);
         match found.iter().find(of_ordinal) {
             Some(found) => found.open(),
             None => Err(DeviceError::Absent(format!("CUDA has no device {ordinal}"))),
         }
     }
 
-    pub(super) fn open(found: &Found) -> Result<Self, DeviceError> {
+    pub(super) fn open(found: &CudaCandidate) -> Result<Self, DeviceError> {
         Self::open_with(found, Cache::of_user(&found.limits))
     }
 
-    pub(super) fn open_with(found: &Found, cache: Cache) -> Result<Self, DeviceError> {
+    pub(super) fn open_with(found: &CudaCandidate, cache: Cache) -> Result<Self, DeviceError> {
         let context = found.context()?;
         let (memory, _) = context.memory()?;
         let limits = Limits { memory, memory_source: MemorySource::Free, ..found.limits.clone() };
@@ -111,7 +111,7 @@ impl CudaDevice {
             return Err(unsuitable("belongs to another device"));
         }
         let buffer = Arc::new(Buffer::of_caller(context, address));
-        Ok(self.shared.enter(Memory { buffer, bytes }))
+        Ok(self.shared.enter(SizedBuffer { buffer, bytes }))
     }
 }
 
@@ -128,7 +128,7 @@ impl Device for CudaDevice {
             return Err(DeviceError::OutOfMemory { bytes });
         }
         let buffer = Arc::new(Buffer::new(&self.shared.driver.context, bytes)?);
-        Ok(self.shared.enter(Memory { buffer, bytes }))
+        Ok(self.shared.enter(SizedBuffer { buffer, bytes }))
     }
 
     fn free(&self, buffer: BufferId) {
@@ -180,7 +180,7 @@ impl Device for CudaDevice {
     }
 
     fn host_memory(&self, bytes: usize) -> Result<HostMemory, DeviceError> {
-        Ok(HostMemory(Box::new(OfCaller::new(&self.shared, bytes.max(1))?)))
+        Ok(HostMemory(Box::new(CallerPinned::new(&self.shared, bytes.max(1))?)))
     }
 
     fn visible_memory(&self, bytes: usize) -> Result<VisibleMemory, DeviceError> {

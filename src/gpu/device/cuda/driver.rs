@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::handle::{Buffer, Context, CudaPinned, Event, Function, Stream};
 use super::nvrtc::Compiler;
 use super::program::CudaPrograms;
-use crate::gpu::device::in_order::{Driver, Memory};
+use crate::gpu::device::in_order::{Driver, SizedBuffer};
 use crate::gpu::device::program_cache::Cache;
 use crate::gpu::device::{DeviceError, Dispatch, Limits};
 
@@ -41,7 +41,7 @@ impl Driver for CudaDriver {
     unsafe fn upload(
         &self,
         stream: &Stream,
-        (memory, offset): (&Memory<Self>, u64),
+        (memory, offset): (&SizedBuffer<Self>, u64),
         from: &[u8],
     ) -> Result<Event, DeviceError> {
         let cuda = self.context.cuda;
@@ -56,7 +56,7 @@ impl Driver for CudaDriver {
     unsafe fn download(
         &self,
         stream: &Stream,
-        (memory, offset): (&Memory<Self>, u64),
+        (memory, offset): (&SizedBuffer<Self>, u64),
         into: &mut [u8],
     ) -> Result<Event, DeviceError> {
         let cuda = self.context.cuda;
@@ -73,7 +73,7 @@ impl Driver for CudaDriver {
     unsafe fn clear(
         &self,
         stream: &Stream,
-        (memory, offset): (&Memory<Self>, u64),
+        (memory, offset): (&SizedBuffer<Self>, u64),
         bytes: u64,
     ) -> Result<Event, DeviceError> {
         let cuda = self.context.cuda;
@@ -89,8 +89,8 @@ impl Driver for CudaDriver {
     unsafe fn copy(
         &self,
         stream: &Stream,
-        (from, start): (&Memory<Self>, u64),
-        (to, offset): (&Memory<Self>, u64),
+        (from, start): (&SizedBuffer<Self>, u64),
+        (to, offset): (&SizedBuffer<Self>, u64),
         bytes: u64,
     ) -> Result<Event, DeviceError> {
         let cuda = self.context.cuda;
@@ -115,7 +115,7 @@ impl Driver for CudaDriver {
         &self,
         stream: &Stream,
         kernel: &Arc<Function>,
-        buffers: &[Memory<Self>],
+        buffers: &[SizedBuffer<Self>],
         work: &Dispatch<'_>,
         timed: bool,
     ) -> Result<Event, DeviceError> {

@@ -55,7 +55,7 @@ const PTX_TEAMS_FROM: i32 = 8;
 
 /// A device that could be opened.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct CudaCandidate {
     cuda: &'static Cuda,
     /// CUDA's number of the device.
     ordinal: i32,
@@ -70,7 +70,7 @@ type Missing = (DeviceError, &'static str);
 ///
 /// # Errors
 /// [`DeviceError::Absent`] if there is no driver, no device or no compiler.
-pub fn devices() -> Result<Vec<Found>, Missing> {
+pub fn devices() -> Result<Vec<CudaCandidate>, Missing> {
     // The driver initialises itself on the first call.
     static FIRST: Lock<()> = Lock::new();
     let _one_at_a_time = FIRST.lock();
@@ -80,7 +80,7 @@ pub fn devices() -> Result<Vec<Found>, Missing> {
     let mut refused = None;
     let mut found = Vec::new();
     for ordinal in 0..count {
-        match Found::of(cuda, ordinal) {
+        match CudaCandidate::of(cuda, ordinal) {
             Ok(device) => found.push(device),
             // Skip a device that cannot be used: others may work.
             Err(missing) => refused = Some(missing),
@@ -93,7 +93,7 @@ pub fn devices() -> Result<Vec<Found>, Missing> {
     Ok(found)
 }
 
-impl Found {
+impl CudaCandidate {
     /// The properties and limits of the device.
     pub fn limits(&self) -> &Limits {
         &self.limits

@@ -9,9 +9,9 @@
 //! | `queue` | an in-order queue |
 //! | `staging` | pinned host memory for all copies, except those of pinned memory that the caller holds |
 
-mod lent;
 mod queue;
 mod shared;
+mod shared_pinned;
 mod staging;
 
 use std::ops::Range;
@@ -24,8 +24,8 @@ use super::{DeviceError, Dispatch, Limits};
 pub(super) use queue::InOrderQueue;
 #[cfg(feature = "opencl")]
 pub(super) use shared::InFlight;
-pub(super) use shared::{Memory, Shared};
-pub(super) use staging::{Mapped, OfCaller};
+pub(super) use shared::{Shared, SizedBuffer};
+pub(super) use staging::{CallerPinned, Mapped};
 #[cfg(all(test, feature = "opencl"))]
 pub(super) use staging::{PIECE, PIECES};
 
@@ -59,7 +59,7 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
     unsafe fn upload(
         &self,
         stream: &Self::Stream,
-        to: (&Memory<Self>, u64),
+        to: (&SizedBuffer<Self>, u64),
         from: &[u8],
     ) -> Result<Self::Event, DeviceError>;
 
@@ -71,7 +71,7 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
     unsafe fn download(
         &self,
         stream: &Self::Stream,
-        from: (&Memory<Self>, u64),
+        from: (&SizedBuffer<Self>, u64),
         into: &mut [u8],
     ) -> Result<Self::Event, DeviceError>;
 
@@ -82,7 +82,7 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
     unsafe fn clear(
         &self,
         stream: &Self::Stream,
-        at: (&Memory<Self>, u64),
+        at: (&SizedBuffer<Self>, u64),
         bytes: u64,
     ) -> Result<Self::Event, DeviceError>;
 
@@ -93,8 +93,8 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
     unsafe fn copy(
         &self,
         stream: &Self::Stream,
-        from: (&Memory<Self>, u64),
-        to: (&Memory<Self>, u64),
+        from: (&SizedBuffer<Self>, u64),
+        to: (&SizedBuffer<Self>, u64),
         bytes: u64,
     ) -> Result<Self::Event, DeviceError>;
 
@@ -123,7 +123,7 @@ pub(super) trait Driver: Send + Sync + Sized + 'static {
         &self,
         stream: &Self::Stream,
         kernel: &Self::Kernel,
-        buffers: &[Memory<Self>],
+        buffers: &[SizedBuffer<Self>],
         work: &Dispatch<'_>,
         timed: bool,
     ) -> Result<Self::Event, DeviceError>;

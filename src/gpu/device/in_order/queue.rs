@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Driver;
-use super::shared::{InFlight, Memory, Shared};
+use super::shared::{InFlight, Shared, SizedBuffer};
 use super::staging::{PIECE, PIECES, Piece};
 use crate::gpu::device::deadline::Deadline;
 use crate::gpu::device::program::ProgramKey;
@@ -28,7 +28,7 @@ impl<D: Driver> InFlight<D> {
     fn write(
         &mut self,
         shared: &Shared<D>,
-        (memory, offset): (&Memory<D>, u64),
+        (memory, offset): (&SizedBuffer<D>, u64),
         parts: &[&[u8]],
         until: Deadline,
     ) -> Result<(), DeviceError> {
@@ -59,7 +59,7 @@ impl<D: Driver> InFlight<D> {
     fn write_staged(
         &mut self,
         driver: &D,
-        (memory, mut at): (&Memory<D>, u64),
+        (memory, mut at): (&SizedBuffer<D>, u64),
         parts: &[&[u8]],
         until: Deadline,
     ) -> Result<u64, DeviceError> {
@@ -98,7 +98,7 @@ impl<D: Driver> InFlight<D> {
     fn write_with(
         &mut self,
         shared: &Shared<D>,
-        (memory, at): (&Memory<D>, u64),
+        (memory, at): (&SizedBuffer<D>, u64),
         (bytes, ahead): (usize, usize),
         fill: &mut dyn FnMut(&mut [u8]),
         until: Deadline,
@@ -135,7 +135,7 @@ impl<D: Driver> InFlight<D> {
     fn read_in_place(
         &mut self,
         driver: &D,
-        from: (&Memory<D>, u64),
+        from: (&SizedBuffer<D>, u64),
         into: &mut [u8],
         until: Deadline,
     ) -> Result<(), DeviceError> {
@@ -151,7 +151,7 @@ impl<D: Driver> InFlight<D> {
         &mut self,
         driver: &D,
         id: BufferId,
-        (memory, offset): (&Memory<D>, u64),
+        (memory, offset): (&SizedBuffer<D>, u64),
         bytes: u64,
         until: Deadline,
     ) -> Result<(), DeviceError> {
@@ -167,7 +167,7 @@ impl<D: Driver> InFlight<D> {
     fn download(
         &mut self,
         driver: &D,
-        from: (&Memory<D>, u64),
+        from: (&SizedBuffer<D>, u64),
         bytes: usize,
         slot: usize,
         until: Deadline,
@@ -187,7 +187,7 @@ impl<D: Driver> InFlight<D> {
     fn read(
         &mut self,
         driver: &D,
-        (memory, offset): (&Memory<D>, u64),
+        (memory, offset): (&SizedBuffer<D>, u64),
         bytes: u64,
         take: &mut dyn FnMut(&[u8]),
         until: Deadline,

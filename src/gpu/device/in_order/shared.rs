@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 
 use super::Driver;
-use super::lent::Lent;
+use super::shared_pinned::SharedPinned;
 use super::staging::{PIECES, Piece, Uploads};
 use crate::gpu::device::program::ProgramKey;
 use crate::gpu::device::{BufferId, DeviceError};
@@ -15,24 +15,24 @@ use crate::sync::{Mutex, RwLock};
 
 /// The state that a device shares with its queues.
 pub(in crate::gpu::device) struct Shared<D: Driver> {
-    buffers: RwLock<HashMap<BufferId, Memory<D>>>,
+    buffers: RwLock<HashMap<BufferId, SizedBuffer<D>>>,
     /// Pinned memory that callers hold: start address to end address.
     pinned: RwLock<BTreeMap<usize, usize>>,
     next: AtomicU64,
     given_up: Mutex<GivenUp<D>>,
     /// Pinned memory for any queue with much to upload.
-    pub(super) lent: Lent<D>,
+    pub(super) lent: SharedPinned<D>,
     // Dropped last, because the objects above belong to it.
     pub driver: D,
 }
 
 /// A buffer.
-pub(in crate::gpu::device) struct Memory<D: Driver> {
+pub(in crate::gpu::device) struct SizedBuffer<D: Driver> {
     pub buffer: Arc<D::Buffer>,
     pub bytes: u64,
 }
 
-impl<D: Driver> Clone for Memory<D> {
+impl<D: Driver> Clone for SizedBuffer<D> {
     fn clone(&self) -> Self {
         Self { buffer: Arc::clone(&self.buffer), bytes: self.bytes }
     }
@@ -43,7 +43,7 @@ pub(in crate::gpu::device) struct InFlight<D: Driver> {
     /// The newest command. The stream is in order, so when this has ended, all have.
     pub last: Option<D::Event>,
     pub(super) uploads: Uploads<D>,
-    /// For data that is filled in place, if the piece is not [lent](Lent).
+    /// For data that is filled in place, if the piece is not [lent](SharedPinned).
     pub(super) in_place: Option<Piece<D>>,
     /// Length of the longest piece that was lent.
     pub(super) longest: usize,
@@ -96,7 +96,7 @@ impl<D: Driver> InFlight<D> {
 /// stay until the work has ended.
 struct GivenUp<D: Driver> {
     work: Vec<InFlight<D>>,
-    buffers: Vec<Memory<D>>,
+    buffers: Vec<SizedBuffer<D>>,
     /// Pinned memory that it may use.
     pieces: Vec<Piece<D>>,
 }
@@ -114,20 +114,25 @@ impl<D: Driver> Shared<D> {
             pinned: RwLock::default(),
             next: AtomicU64::new(1),
             given_up: Mutex::default(),
-            lent: Lent::default(),
+            lent: SharedPinned::default(),
             driver,
         }
     }
 
     /// Adds a buffer and returns its name.
-    pub fn enter(&self, memory: Memory<D>) -> BufferId {
+    pub fn enter(&self, memory: SizedBuffer<D>) -> BufferId {
         let id = BufferId(self.next.fetch_add(1, Ordering::Relaxed));
         self.buffers.write().insert(id, memory);
         id
     }
 
     /// Looks up a buffer and checks that it holds `bytes` bytes from `offset` on.
-    pub fn memory(&self, id: BufferId, offset: u64, bytes: u64) -> Result<Memory<D>, DeviceError> {
+    pub fn memory(
+        &self,
+        id: BufferId,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<SizedBuffer<D>, DeviceError> {
         let buffers = self.buffers.read();
         let Some(memory) = buffers.get(&id) else {
             return Err(DeviceError::Failed(format!("there is no buffer {}", id.0)));
@@ -194,7 +199,7 @@ impl<D: Driver> Shared<D> {
 
     /// The same for work that may use `memory`, which has no name.
     #[cfg(feature = "opencl")]
-    pub fn give_up_with(&self, work: InFlight<D>, memory: Memory<D>) {
+    pub fn give_up_with(&self, work: InFlight<D>, memory: SizedBuffer<D>) {
         let mut given_up = self.given_up();
         given_up.work.push(work);
         given_up.buffers.push(memory);

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{Driver, Memory, Pinned, Shared};
+use super::{Driver, Pinned, Shared, SizedBuffer};
 use crate::gpu::device::deadline::Deadline;
 use crate::gpu::device::{BufferId, DeviceError, HostBytes, STAGING};
 
@@ -21,13 +21,13 @@ const _: () = assert!(2 * (PIECES * PIECE) as u64 <= STAGING, "both directions")
 const ALIGNMENT: usize = 64;
 
 /// Pinned memory that a caller holds.
-pub(in crate::gpu::device) struct OfCaller<D: Driver> {
+pub(in crate::gpu::device) struct CallerPinned<D: Driver> {
     /// `None` once it is leaked.
     pinned: Option<D::Pinned>,
     shared: Arc<Shared<D>>,
 }
 
-impl<D: Driver> OfCaller<D> {
+impl<D: Driver> CallerPinned<D> {
     pub fn new(shared: &Arc<Shared<D>>, len: usize) -> Result<Self, DeviceError> {
         let pinned = shared.driver.pin(len)?;
         shared.enter_pinned(pinned.range());
@@ -35,7 +35,7 @@ impl<D: Driver> OfCaller<D> {
     }
 }
 
-impl<D: Driver> HostBytes for OfCaller<D> {
+impl<D: Driver> HostBytes for CallerPinned<D> {
     fn bytes(&self) -> &[u8] {
         self.pinned.as_ref().map_or(&[], Pinned::bytes)
     }
@@ -45,7 +45,7 @@ impl<D: Driver> HostBytes for OfCaller<D> {
     }
 }
 
-impl<D: Driver> Drop for OfCaller<D> {
+impl<D: Driver> Drop for CallerPinned<D> {
     fn drop(&mut self) {
         let Some(pinned) = self.pinned.take() else { return };
         self.shared.leave_pinned(pinned.range());
@@ -67,7 +67,7 @@ pub(in crate::gpu::device) struct Mapped<D: Driver> {
 impl<D: Driver> Mapped<D> {
     /// `buffer` is the device's view of `pinned`.
     pub fn new(shared: &Arc<Shared<D>>, pinned: D::Pinned, buffer: D::Buffer, bytes: u64) -> Self {
-        let buffer = shared.enter(Memory { buffer: Arc::new(buffer), bytes });
+        let buffer = shared.enter(SizedBuffer { buffer: Arc::new(buffer), bytes });
         Self { pinned: Some(pinned), buffer, shared: Arc::clone(shared) }
     }
 

@@ -15,9 +15,11 @@ use opencl3::memory::{
 use super::driver::ClDriver;
 use super::handle::{Handle, Raw};
 use super::stream::ClStream;
-use super::{Found, failure, failure_for};
+use super::{ClCandidate, failure, failure_for};
 use crate::gpu::device::deadline::Deadline;
-use crate::gpu::device::in_order::{Driver, InFlight, InOrderQueue, Memory, OfCaller, Shared};
+use crate::gpu::device::in_order::{
+    CallerPinned, Driver, InFlight, InOrderQueue, Shared, SizedBuffer,
+};
 use crate::gpu::device::program_cache::Cache;
 use crate::gpu::device::{
     BufferId, DEADLINE, Device, DeviceError, HostMemory, Limits, NativeBuffer, NativeStream, Queue,
@@ -32,11 +34,11 @@ pub struct OpenClDevice {
 }
 
 impl OpenClDevice {
-    pub(super) fn open(found: &Found) -> Result<Self, DeviceError> {
+    pub(super) fn open(found: &ClCandidate) -> Result<Self, DeviceError> {
         Self::open_with(found, Cache::of_user(&found.limits))
     }
 
-    pub(super) fn open_with(found: &Found, cache: Cache) -> Result<Self, DeviceError> {
+    pub(super) fn open_with(found: &ClCandidate, cache: Cache) -> Result<Self, DeviceError> {
         let device = found.device;
         let context = create_context(&[device.id()], std::ptr::null(), None, std::ptr::null_mut())
             .map_err(|code| failure("clCreateContext", code))?;
@@ -62,7 +64,7 @@ impl OpenClDevice {
         unsafe { retain_context(context) }.map_err(|code| failure("clRetainContext", code))?;
         // SAFETY: that reference is ours.
         let context = unsafe { Handle::owning(context, release_context) };
-        let found = Found::of(opencl3::device::Device::new(device))?;
+        let found = ClCandidate::of(opencl3::device::Device::new(device))?;
         let cache = Cache::of_user(&found.limits);
         Self::in_context(context, found.device, found.limits, cache)
     }
@@ -123,11 +125,11 @@ impl OpenClDevice {
         unsafe { retain_mem_object(raw) }.map_err(|code| failure("clRetainMemObject", code))?;
         // SAFETY: that reference is ours.
         let handle = unsafe { Handle::owning(raw, release_mem_object) };
-        Ok(self.shared.enter(Memory { buffer: Arc::new(handle), bytes }))
+        Ok(self.shared.enter(SizedBuffer { buffer: Arc::new(handle), bytes }))
     }
 
     /// Makes the driver reserve the buffer's memory now. Some drivers wait until the first use.
-    fn touch(&self, memory: &Memory<ClDriver>) -> Result<(), DeviceError> {
+    fn touch(&self, memory: &SizedBuffer<ClDriver>) -> Result<(), DeviceError> {
         let stream = self.shared.driver.housekeeping();
         let touched = self.touch_in(&stream, memory);
         if touched.is_err() {
@@ -139,7 +141,11 @@ impl OpenClDevice {
         })
     }
 
-    fn touch_in(&self, stream: &ClStream, memory: &Memory<ClDriver>) -> Result<(), DeviceError> {
+    fn touch_in(
+        &self,
+        stream: &ClStream,
+        memory: &SizedBuffer<ClDriver>,
+    ) -> Result<(), DeviceError> {
         let driver = &self.shared.driver;
         // SAFETY: queue and buffer are of one device, and the 4 bytes are within the buffer.
         let event = unsafe { driver.clear(stream, (memory, 0), 4)? };
@@ -173,7 +179,7 @@ impl Device for OpenClDevice {
             unsafe { create_buffer(context, CL_MEM_READ_WRITE, size, std::ptr::null_mut()) };
         // SAFETY: the buffer has just been made.
         let handle = unsafe { Handle::owning(memory.map_err(error)?, release_mem_object) };
-        let memory = Memory { buffer: Arc::new(handle), bytes };
+        let memory = SizedBuffer { buffer: Arc::new(handle), bytes };
         self.touch(&memory)?;
         Ok(self.shared.enter(memory))
     }
@@ -224,7 +230,7 @@ impl Device for OpenClDevice {
     }
 
     fn host_memory(&self, bytes: usize) -> Result<HostMemory, DeviceError> {
-        Ok(HostMemory(Box::new(OfCaller::new(&self.shared, bytes.max(1))?)))
+        Ok(HostMemory(Box::new(CallerPinned::new(&self.shared, bytes.max(1))?)))
     }
 
     fn visible_memory(&self, bytes: usize) -> Result<VisibleMemory, DeviceError> {

@@ -18,7 +18,7 @@ use super::program::ClPrograms;
 use super::stream::{ClEvent, ClStream};
 use super::{failure, failure_for, miscounts};
 use crate::gpu::device::deadline::Deadline;
-use crate::gpu::device::in_order::{Driver, Memory, Turn};
+use crate::gpu::device::in_order::{Driver, SizedBuffer, Turn};
 use crate::gpu::device::program_cache::Cache;
 use crate::gpu::device::{DeviceError, Dispatch, Limits};
 use crate::sync::{Lock, Mutex};
@@ -101,7 +101,7 @@ impl Driver for ClDriver {
     unsafe fn upload(
         &self,
         stream: &ClStream,
-        (memory, offset): (&Memory<Self>, u64),
+        (memory, offset): (&SizedBuffer<Self>, u64),
         from: &[u8],
     ) -> Result<ClEvent, DeviceError> {
         let (queue, buffer) = (stream.raw(), memory.buffer.raw());
@@ -119,7 +119,7 @@ impl Driver for ClDriver {
     unsafe fn download(
         &self,
         stream: &ClStream,
-        (memory, offset): (&Memory<Self>, u64),
+        (memory, offset): (&SizedBuffer<Self>, u64),
         into: &mut [u8],
     ) -> Result<ClEvent, DeviceError> {
         let (queue, buffer) = (stream.raw(), memory.buffer.raw());
@@ -136,7 +136,7 @@ impl Driver for ClDriver {
     unsafe fn clear(
         &self,
         stream: &ClStream,
-        (memory, offset): (&Memory<Self>, u64),
+        (memory, offset): (&SizedBuffer<Self>, u64),
         bytes: u64,
     ) -> Result<ClEvent, DeviceError> {
         let zero = 0u32;
@@ -162,8 +162,8 @@ impl Driver for ClDriver {
     unsafe fn copy(
         &self,
         stream: &ClStream,
-        (from, start): (&Memory<Self>, u64),
-        (to, offset): (&Memory<Self>, u64),
+        (from, start): (&SizedBuffer<Self>, u64),
+        (to, offset): (&SizedBuffer<Self>, u64),
         bytes: u64,
     ) -> Result<ClEvent, DeviceError> {
         // SAFETY: queue and buffers are valid and of one context. The caller promises that the ranges are within the
@@ -193,7 +193,7 @@ impl Driver for ClDriver {
         &self,
         stream: &ClStream,
         kernel: &Handle,
-        buffers: &[Memory<Self>],
+        buffers: &[SizedBuffer<Self>],
         work: &Dispatch<'_>,
         _timed: bool,
     ) -> Result<ClEvent, DeviceError> {

@@ -56,7 +56,7 @@ const NVIDIA_ILLEGAL_ACCESS: i32 = -9999;
 
 /// A device that could be opened.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct ClCandidate {
     device: opencl3::device::Device,
     limits: Limits,
 }
@@ -65,7 +65,7 @@ pub struct Found {
 ///
 /// # Errors
 /// [`DeviceError::Absent`] if there is no library, no driver or no device.
-pub fn devices() -> Result<Vec<Found>, DeviceError> {
+pub fn devices() -> Result<Vec<ClCandidate>, DeviceError> {
     // Drivers initialise themselves on the first call, and some cannot cope with two threads there.
     static FIRST: Lock<()> = Lock::new();
     let _one_at_a_time = FIRST.lock();
@@ -90,7 +90,7 @@ pub fn devices() -> Result<Vec<Found>, DeviceError> {
         .iter()
         .filter_map(|platform| platform.get_devices(CL_DEVICE_TYPE_ALL).ok())
         .flatten()
-        .filter_map(|device| match Found::of(opencl3::device::Device::new(device)) {
+        .filter_map(|device| match ClCandidate::of(opencl3::device::Device::new(device)) {
             Err(DeviceError::Unsupported(why)) => {
                 refused = Some(why);
                 None
@@ -105,7 +105,7 @@ pub fn devices() -> Result<Vec<Found>, DeviceError> {
     Ok(found)
 }
 
-impl Found {
+impl ClCandidate {
     /// The properties and limits of the device.
     pub fn limits(&self) -> &Limits {
         &self.limits

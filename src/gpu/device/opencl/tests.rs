@@ -306,7 +306,7 @@ fn codes_tell_what_is_the_matter() {
 fn programs_are_kept() {
     let folder = std::env::temp_dir().join(format!("pz-test-cache-{}", std::process::id()));
     let files = || files_in(&folder);
-    let run = |found: &Found| {
+    let run = |found: &ClCandidate| {
         let device = OpenClDevice::open_with(found, Cache::in_folder(folder.clone())).unwrap();
         let buffer = device.allocate(128).unwrap();
         let mut queue = device.queue().unwrap();

@@ -6,7 +6,7 @@ use super::*;
 use crate::gpu::device::{Kind, MemorySource, Teams};
 
 /// A device that has been found but not opened.
-pub struct Found {
+pub struct WebGpuCandidate {
     adapter: wgpu::Adapter,
     limits: Limits,
 }
@@ -15,7 +15,7 @@ pub struct Found {
 ///
 /// # Errors
 /// [`DeviceError::Absent`] if there is no device.
-pub fn devices() -> Result<Vec<Found>, DeviceError> {
+pub fn devices() -> Result<Vec<WebGpuCandidate>, DeviceError> {
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
         backends: wgpu::Backends::PRIMARY,
         flags: wgpu::InstanceFlags::DISCARD_HAL_LABELS,
@@ -32,7 +32,7 @@ pub fn devices() -> Result<Vec<Found>, DeviceError> {
         if let Some((bytes, source)) = memory::of_adapter(&adapter) {
             (limits.memory, limits.memory_source) = (bytes, source);
         }
-        Found { adapter, limits }
+        WebGpuCandidate { adapter, limits }
     });
     let found: Vec<_> = found.collect();
     if found.is_empty() {
@@ -41,7 +41,7 @@ pub fn devices() -> Result<Vec<Found>, DeviceError> {
     Ok(found)
 }
 
-impl Found {
+impl WebGpuCandidate {
     /// The properties and limits of the device.
     pub fn limits(&self) -> &Limits {
         &self.limits

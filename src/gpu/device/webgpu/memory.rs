@@ -3,15 +3,15 @@
 use crate::gpu::device::MemorySource;
 
 /// The size in bytes, and its source.
-type Memory = Option<(u64, MemorySource)>;
+type HeapSize = Option<(u64, MemorySource)>;
 
 #[cfg(target_vendor = "apple")]
-pub(super) fn of_adapter(_: &wgpu::Adapter) -> Memory {
+pub(super) fn of_adapter(_: &wgpu::Adapter) -> HeapSize {
     None
 }
 
 #[cfg(target_vendor = "apple")]
-pub(super) fn of_device(_: &wgpu::Device) -> Memory {
+pub(super) fn of_device(_: &wgpu::Device) -> HeapSize {
     None
 }
 
@@ -23,9 +23,9 @@ mod vulkan {
     use ash::vk;
     use wgpu::hal::api::Vulkan;
 
-    use super::{Memory, MemorySource};
+    use super::{HeapSize, MemorySource};
 
-    pub(in super::super) fn of_adapter(adapter: &wgpu::Adapter) -> Memory {
+    pub(in super::super) fn of_adapter(adapter: &wgpu::Adapter) -> HeapSize {
         // SAFETY: the handles are only queried, and only while the guard holds them.
         let adapter = unsafe { adapter.as_hal::<Vulkan>() }?;
         let has_budget =
@@ -34,7 +34,7 @@ mod vulkan {
         of(instance, adapter.raw_physical_device(), has_budget)
     }
 
-    pub(in super::super) fn of_device(device: &wgpu::Device) -> Memory {
+    pub(in super::super) fn of_device(device: &wgpu::Device) -> HeapSize {
         // SAFETY: as above.
         let device = unsafe { device.as_hal::<Vulkan>() }?;
         let has_budget = device.enabled_device_extensions().contains(&vk::EXT_MEMORY_BUDGET_NAME);
@@ -42,7 +42,7 @@ mod vulkan {
     }
 
     /// Reads the size of the largest device-local heap.
-    fn of(instance: &ash::Instance, device: vk::PhysicalDevice, has_budget: bool) -> Memory {
+    fn of(instance: &ash::Instance, device: vk::PhysicalDevice, has_budget: bool) -> HeapSize {
         // SAFETY: the handle belongs to this instance.
         if unsafe { instance.get_physical_device_properties(device) }.api_version
             < vk::API_VERSION_1_1

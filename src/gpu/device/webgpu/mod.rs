@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pollster::block_on;
 
-pub use adapter::{Found, devices};
+pub use adapter::{WebGpuCandidate, devices};
 #[cfg(test)]
 pub(crate) use tests::validate;
 
@@ -53,7 +53,7 @@ pub const REMEDY: &str = if cfg!(target_os = "linux") {
 const MIN_IMMEDIATE_SIZE: u32 = 64;
 
 /// The buffers of a device, by the number of their [`BufferId`].
-type Buffers = HashMap<u64, wgpu::Buffer>;
+type BufferMap = HashMap<u64, wgpu::Buffer>;
 
 /// A device through wgpu.
 pub struct WebGpuDevice {
@@ -65,7 +65,7 @@ pub struct WebGpuDevice {
     lost: Arc<AtomicBool>,
     /// Whether work has timed out. The device is then never waited for again.
     hung: AtomicBool,
-    buffers: Arc<Mutex<Buffers>>,
+    buffers: Arc<Mutex<BufferMap>>,
     next_buffer: AtomicU64,
     programs: Programs,
 }

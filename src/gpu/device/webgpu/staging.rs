@@ -21,7 +21,7 @@ pub(super) const DOWNLOAD: u64 = 4 << 20;
 const _: () = assert!(UPLOADS as u64 * UPLOAD + 2 * DOWNLOAD <= STAGING, "two downloads at once");
 
 /// A mapped buffer and how much of it is in use.
-struct Chunk {
+struct UploadChunk {
     buffer: wgpu::Buffer,
     used: u64,
 }
@@ -29,7 +29,7 @@ struct Chunk {
 /// Upload buffers.
 pub(super) struct Uploads {
     /// The buffer that is being filled.
-    open: Option<Chunk>,
+    open: Option<UploadChunk>,
     /// Filled buffers whose commands have not been submitted.
     full: Vec<wgpu::Buffer>,
     mapped: Vec<wgpu::Buffer>,
@@ -71,7 +71,7 @@ impl Uploads {
     ) -> Result<Option<(wgpu::Buffer, u64, u64)>, DeviceError> {
         if self.open.is_none() {
             let Some(buffer) = self.take(device)? else { return Ok(None) };
-            self.open = Some(Chunk { buffer, used: 0 });
+            self.open = Some(UploadChunk { buffer, used: 0 });
         }
         let Some(chunk) = &mut self.open else { return Ok(None) };
         let at = chunk.used;

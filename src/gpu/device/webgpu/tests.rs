@@ -148,7 +148,7 @@ fn programs_are_kept() {
     use crate::gpu::model::plan::{Plan, Shape, Step};
     let folder = std::env::temp_dir().join(format!("pz-test-pipelines-{}", std::process::id()));
     let files = || files_in(&folder);
-    let run = |found: &Found| {
+    let run = |found: &WebGpuCandidate| {
         let device = found.open_with(|_| Cache::in_folder(folder.clone())).unwrap();
         let mut plan = Plan::new(Shape::new(1, 1));
         plan.steps.push(Step::Run(counting(32)));

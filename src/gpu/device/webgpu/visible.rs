@@ -74,7 +74,7 @@ pub(super) fn visible_memory(
 /// Keeps the memory and the kernels' buffer for it.
 struct Owner {
     id: BufferId,
-    buffers: Arc<Mutex<super::Buffers>>,
+    buffers: Arc<Mutex<super::BufferMap>>,
     _memory: Arc<Mapped>,
     /// The memory's device, dropped last.
     _device: wgpu::Device,

@@ -13,7 +13,7 @@ use crate::gpu::device::deadline::Deadline;
 use crate::sync::Mutex;
 
 /// The pieces that no queue holds.
-pub(super) struct Lent<D: Driver>(Mutex<State<D>>);
+pub(super) struct SharedPinned<D: Driver>(Mutex<State<D>>);
 
 struct State<D: Driver> {
     /// How many queues there are.
@@ -22,13 +22,13 @@ struct State<D: Driver> {
     pieces: Vec<(Piece<D>, Arc<D::Stream>)>,
 }
 
-impl<D: Driver> Default for Lent<D> {
+impl<D: Driver> Default for SharedPinned<D> {
     fn default() -> Self {
         Self(Mutex::new(State { queues: 0, pieces: Vec::new() }))
     }
 }
 
-impl<D: Driver> Lent<D> {
+impl<D: Driver> SharedPinned<D> {
     /// The number of pieces.
     #[cfg(all(test, feature = "opencl"))]
     pub fn pieces(&self) -> usize {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use crate::access::{Archive, DeviceBuffer, DeviceSliceMut, RangeRead, ReadOptions};
 use crate::door::files::OpenFile;
 use crate::door::options::RequestError;
-use crate::gpu::device::visible::{Chunk, Extents, VisiblePool};
+use crate::gpu::device::visible::{Extents, PoolChunk, VisiblePool};
 use crate::gpu::device::{DeviceError, Queue};
 use crate::sync::Mutex;
 
 /// The pools of a door.
-pub(super) struct Rooms {
+pub(super) struct ContentPools {
     pub(super) host: Arc<VisiblePool>,
     pub(super) device: Option<Arc<DevicePool>>,
     /// Longer contents go to device memory, if there is any.
@@ -53,31 +53,35 @@ impl Drop for DeviceChunk {
 }
 
 /// Memory for the contents of one request.
-pub(super) enum Room {
-    Host(Chunk),
+pub(super) enum ContentBuffer {
+    Host(PoolChunk),
     Device(DeviceChunk),
 }
 
-impl Rooms {
+impl ContentPools {
     /// Whether contents of `bytes` bytes go to device memory, if there is any.
     pub(super) fn is_long(&self, bytes: u64) -> bool {
         bytes > self.small
     }
 
     /// Takes memory for contents of `bytes` bytes, in pieces of up to `piece` bytes.
-    pub(super) fn take(&self, bytes: u64, piece: u64) -> Option<Room> {
+    pub(super) fn take(&self, bytes: u64, piece: u64) -> Option<ContentBuffer> {
         match &self.device {
             Some(pool) if self.is_long(piece) => {
                 let start = pool.extents.lock().take(bytes)?;
-                Some(Room::Device(DeviceChunk { pool: Arc::clone(pool), start, len: bytes }))
+                Some(ContentBuffer::Device(DeviceChunk {
+                    pool: Arc::clone(pool),
+                    start,
+                    len: bytes,
+                }))
             }
             _ => self.take_on_host(bytes),
         }
     }
 
     /// Takes host memory.
-    pub(super) fn take_on_host(&self, bytes: u64) -> Option<Room> {
-        self.host.take(bytes).map(Room::Host)
+    pub(super) fn take_on_host(&self, bytes: u64) -> Option<ContentBuffer> {
+        self.host.take(bytes).map(ContentBuffer::Host)
     }
 
     /// Free bytes of both pools.
@@ -87,7 +91,7 @@ impl Rooms {
     }
 }
 
-impl Room {
+impl ContentBuffer {
     pub(super) fn is_on_device(&self) -> bool {
         matches!(self, Self::Device(_))
     }
@@ -181,15 +185,15 @@ pub(super) fn load_plain(
     file: &OpenFile,
     offset: u64,
     len: u64,
-    room: &mut Room,
+    buffer: &mut ContentBuffer,
     uploader: Option<&mut Uploader<'_>>,
 ) -> Result<(), RequestError> {
-    match (room, uploader) {
-        (Room::Host(chunk), _) => file.read(offset, chunk.bytes_mut(0..len as usize)),
-        (Room::Device(chunk), Some(uploader)) => {
+    match (buffer, uploader) {
+        (ContentBuffer::Host(chunk), _) => file.read(offset, chunk.bytes_mut(0..len as usize)),
+        (ContentBuffer::Device(chunk), Some(uploader)) => {
             uploader.upload(chunk, len, |at, piece| file.read(offset + at, piece))
         }
-        (Room::Device(_), None) => Err(RequestError::Failed),
+        (ContentBuffer::Device(_), None) => Err(RequestError::Failed),
     }
 }
 
@@ -199,10 +203,10 @@ pub(super) fn load_decoded(
     archive: &Archive,
     offset: u64,
     len: u64,
-    room: &mut Room,
+    buffer: &mut ContentBuffer,
     uploader: Option<&mut Uploader<'_>>,
 ) -> Result<(), RequestError> {
-    let (Room::Device(chunk), Some(uploader)) = (room, uploader) else {
+    let (ContentBuffer::Device(chunk), Some(uploader)) = (buffer, uploader) else {
         return Err(RequestError::Failed);
     };
     uploader.upload(chunk, len, |at, piece| {
@@ -216,7 +220,7 @@ pub(super) fn load_decoded(
 pub(super) struct Load<'r> {
     pub(super) offset: u64,
     pub(super) len: u64,
-    pub(super) room: &'r mut Room,
+    pub(super) buffer: &'r mut ContentBuffer,
 }
 
 /// Fills rooms with ranges of an archive's contents, all together.
@@ -226,19 +230,21 @@ pub(super) fn load_contents(
     loads: &mut [Load<'_>],
 ) -> Result<(), RequestError> {
     // Decoding reads what it has decoded, so it is not done where reading is slow.
-    let aside = |load: &Load<'_>| match &load.room {
-        Room::Host(chunk) if chunk.is_slow_to_read() => vec![0; load.len as usize],
+    let aside = |load: &Load<'_>| match &load.buffer {
+        ContentBuffer::Host(chunk) if chunk.is_slow_to_read() => vec![0; load.len as usize],
         _ => Vec::new(),
     };
     let mut aside: Vec<_> = loads.iter().map(aside).collect();
     let mut reads = Vec::with_capacity(loads.len());
-    for (Load { offset, len, room }, aside) in loads.iter_mut().zip(&mut aside) {
+    for (Load { offset, len, buffer }, aside) in loads.iter_mut().zip(&mut aside) {
         let end = offset.checked_add(*len).ok_or(RequestError::Range)?;
         let range = *offset..end;
-        reads.push(match room {
-            Room::Host(chunk) if chunk.is_slow_to_read() => RangeRead::new(range, &mut aside[..]),
-            Room::Host(chunk) => RangeRead::new(range, chunk.bytes_mut(0..*len as usize)),
-            Room::Device(chunk) => {
+        reads.push(match buffer {
+            ContentBuffer::Host(chunk) if chunk.is_slow_to_read() => {
+                RangeRead::new(range, &mut aside[..])
+            }
+            ContentBuffer::Host(chunk) => RangeRead::new(range, chunk.bytes_mut(0..*len as usize)),
+            ContentBuffer::Device(chunk) => {
                 let part = chunk.pool.part(chunk.start, *len);
                 RangeRead::new(range, part.ok_or(RequestError::Failed)?)
             }
@@ -247,8 +253,8 @@ pub(super) fn load_contents(
     let read = archive.read(&mut reads, &ReadOptions::new());
     read.map_err(|error| file.noted(error.into()))?;
     drop(reads);
-    for (Load { room, .. }, aside) in loads.iter().zip(aside) {
-        if let Room::Host(chunk) = room {
+    for (Load { buffer, .. }, aside) in loads.iter().zip(aside) {
+        if let ContentBuffer::Host(chunk) = buffer {
             chunk.write(0, &aside);
         }
     }
