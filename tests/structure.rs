@@ -89,7 +89,7 @@ fn room(folder: &Path, file: &Path) -> String {
 fn is_test(file: &Path) -> bool {
     file.components().any(|part| {
         let name = part.as_os_str().to_str().unwrap().trim_end_matches(".rs");
-        name == "tests" || name == "oracle" || name.ends_with("_tests") || name == "test_data"
+        name == "tests" || name == "oracle" || name == "test_data"
     })
 }
 
@@ -190,7 +190,7 @@ fn check(folder: &str, prefix: &str, allowed: &[(&str, &[&str])]) {
 }
 
 /// If a thread holds a lock when the process forks, the lock stays locked in the child. So each process makes its own
-/// statics that have locks: see `src/process.rs`. The program never forks.
+/// statics that have locks: see `src/process`. The program never forks.
 #[test]
 fn statics_belong_to_one_process() {
     const LOCKS: &[&str] = &["Lock<", "Mutex<", "Once", "Lazy"];

@@ -54,13 +54,7 @@ pub(crate) mod throughput;
 pub(crate) mod workload;
 
 #[cfg(test)]
-mod device_fault_tests;
-#[cfg(test)]
-mod device_recovery_tests;
-#[cfg(test)]
-mod device_tests;
-#[cfg(test)]
-mod smallest_tests;
+mod tests;
 
 pub use auto::Auto;
 pub use gpu::Gpu;

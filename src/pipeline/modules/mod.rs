@@ -7,10 +7,10 @@
 
 #[cfg(not(feature = "modules"))]
 mod absent;
-#[cfg(all(test, feature = "modules"))]
-pub(crate) mod device_tests;
 #[cfg(feature = "modules")]
 mod ready;
+#[cfg(all(test, feature = "modules"))]
+pub(crate) mod tests;
 
 #[cfg(not(feature = "modules"))]
 pub(crate) use absent::{FrameModules, name};

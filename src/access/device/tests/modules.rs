@@ -6,7 +6,7 @@ use crate::access::{Archive, ArchiveError, ArchiveOptions};
 use crate::codec::filter::FilterChain;
 use crate::format::{BLOCK_MARKER, BlockHeader, ModuleTable};
 use crate::gpu::tests::testing::each_static_device;
-use crate::pipeline::modules::device_tests::{other_table, table};
+use crate::pipeline::modules::tests::{other_table, table};
 use crate::{DecodeOptions, Error, Level, Modules, Options, Pipeline};
 
 /// Numbers of 16 bits that grow slowly.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::device_tests::{contents, decoding, devices};
+use super::{contents, decoding, devices};
 use crate::{Filter, Gpu, Level, Options, Pipeline, Statistics, compress, decompress};
 
 const BLOCK: usize = 1 << 16;

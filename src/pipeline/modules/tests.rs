@@ -15,10 +15,10 @@ use crate::gpu::model::plan::Shape;
 use crate::gpu::tests::testing::each_device;
 use crate::module::Module;
 use crate::pipeline::cpu::CpuEngine;
-use crate::pipeline::device_tests::{decoding, devices};
 use crate::pipeline::engine::{Coded, DecodeJob, EncodeJob, Engine};
 use crate::pipeline::gpu_engine::GpuEngine;
 use crate::pipeline::options::Options;
+use crate::pipeline::tests::{decoding, devices};
 use crate::{Error, Gpu, Statistics};
 
 /// The modules of `tests/modules`, in lanes of different lengths.

@@ -275,5 +275,4 @@ impl PartialEq for Gpu {
 impl Eq for Gpu {}
 
 #[cfg(test)]
-#[path = "gpu_tests.rs"]
 mod tests;

@@ -406,5 +406,4 @@ pub(super) fn cpu() -> String {
 }
 
 #[cfg(test)]
-#[path = "knowledge_tests.rs"]
 mod tests;

@@ -431,5 +431,4 @@ pub(crate) fn build_pool(threads: usize) -> Option<ThreadPool> {
 const THREAD_BYTES: usize = (2 << 20) + (256 << 10);
 
 #[cfg(test)]
-#[path = "scheduler_tests.rs"]
 mod tests;

@@ -277,5 +277,4 @@ impl PartialEq for Auto {
 impl Eq for Auto {}
 
 #[cfg(test)]
-#[path = "auto_tests.rs"]
 mod tests;

@@ -207,5 +207,4 @@ impl<T: fmt::Debug + Send + Sync> fmt::Debug for PerProcess<T> {
 }
 
 #[cfg(all(test, unix))]
-#[path = "process_tests.rs"]
 mod tests;

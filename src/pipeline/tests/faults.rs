@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::device_tests::{contents, decoding, devices};
+use super::{contents, decoding, devices};
 use crate::gpu::coder::Work;
 use crate::gpu::device::Device;
 use crate::gpu::tests::faulty::{Fault, Faulty};

@@ -12,7 +12,7 @@
 #[cfg(unix)]
 mod folder;
 #[cfg(not(unix))]
-#[path = "user_cache/portable.rs"]
+#[path = "portable.rs"]
 mod folder;
 #[cfg(all(test, unix))]
 mod tests;

@@ -407,5 +407,4 @@ impl Engine for GpuEngine<'_> {
 }
 
 #[cfg(test)]
-#[path = "gpu_engine_tests.rs"]
 mod tests;

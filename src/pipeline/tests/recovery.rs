@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use super::device_tests::{contents, devices};
+use super::{contents, devices};
 use crate::gpu::coder::Work;
 use crate::gpu::device::{Api, Device, Kind, Limits};
 use crate::gpu::model::plan::Shape;

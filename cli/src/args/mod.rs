@@ -471,5 +471,4 @@ pub fn complete_command() -> clap::Command {
 }
 
 #[cfg(test)]
-#[path = "args_tests.rs"]
 mod tests;

@@ -1,5 +1,9 @@
 //! Whole jobs with devices: where blocks run, and how much memory they take.
 
+mod faults;
+mod recovery;
+mod smallest;
+
 use std::io::Cursor;
 use std::sync::Arc;
 
@@ -17,7 +21,7 @@ use crate::{
 
 /// Contents with matches to find, and with blocks of one repeated byte and of noise.
 pub(super) fn contents(len: usize) -> Vec<u8> {
-    let text = include_bytes!("../format/lz77.md");
+    let text = include_bytes!("../../format/lz77.md");
     let mut x = 1u32;
     let mut random = move || {
         x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
