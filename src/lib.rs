@@ -42,7 +42,6 @@
 //! | how much device memory a coder takes, and which work a device | with any version: they follow the kernels |
 //! | declines | |
 //! | `module` and `gpu::module` | with any version |
-//! | [`resident`], a measuring tool | with any version |
 //! | `internal`, hidden, for this package's own program and tests | with any version |
 //!
 //! Files stay readable as [`format`](mod@format) says.
@@ -78,7 +77,6 @@ mod output;
 mod pages;
 mod pipeline;
 mod process;
-pub mod resident;
 mod stream;
 mod sync;
 #[cfg(test)]
@@ -142,6 +140,14 @@ pub mod internal {
         pub use crate::codec::huffman::{
             MAX_LEN, assign_codes, build_table, code_lengths, read_lengths, write_lengths,
         };
+    }
+
+    /// What the program measures devices with.
+    pub mod measure {
+        pub use crate::door::launch::{Entry, Launch};
+        pub use crate::gpu::device::budget_now;
+        pub use crate::gpu::model::kernel::DOOR_MEASURE;
+        pub use crate::pipeline::cpu_blocks::{CpuBlock, CpuBlocks};
     }
 
     pub mod process {

@@ -37,7 +37,6 @@ const LIBRARY: &[(&str, &[&str])] = &[
             "user_cache",
         ],
     ),
-    ("resident", &["clock", "error", "format", "gpu", "pipeline"]),
     ("stream", &["clock", "codec", "error", "format", "gpu", "pipeline", "process", "sync"]),
     (
         "access",

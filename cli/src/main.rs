@@ -17,6 +17,7 @@ mod inputs;
 mod levels;
 #[cfg(target_os = "linux")]
 mod mapped;
+mod measure;
 mod memory;
 mod messages;
 mod module_file;

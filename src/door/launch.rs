@@ -1,4 +1,4 @@
-//! Runs pz's own kernels for doors.
+//! Runs pz's own kernels for doors; `internal` shows it to the program, which measures doors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::gpu::model::cost::CostError;
 use crate::gpu::model::kernel::Kernel;
 
 /// A kernel at a door, and its own buffers.
-pub(super) struct Launch<'d> {
+pub struct Launch<'d> {
     door: &'d Door,
     device: Arc<dyn Device>,
     kernel: &'static Kernel,
@@ -19,11 +19,15 @@ pub(super) struct Launch<'d> {
 }
 
 /// The entry point to run, and its arguments.
-pub(super) struct Entry<'e> {
-    pub(super) name: &'static str,
-    pub(super) args: &'e [u32],
-    pub(super) groups: u32,
-    pub(super) threads: u32,
+pub struct Entry<'e> {
+    /// Its name in the kernel's file.
+    pub name: &'static str,
+    /// Its arguments, in the order in which it declares them.
+    pub args: &'e [u32],
+    /// Workgroups.
+    pub groups: u32,
+    /// Work items per workgroup.
+    pub threads: u32,
 }
 
 fn no_device() -> DeviceError {
@@ -36,23 +40,19 @@ fn wrong(error: CostError) -> DeviceError {
 
 impl<'d> Launch<'d> {
     /// Prepares to run a kernel at a device's door; its cost is that for `n`.
-    pub(super) fn new(
-        door: &'d Door,
-        kernel: &'static Kernel,
-        n: u64,
-    ) -> Result<Self, DeviceError> {
+    pub fn new(door: &'d Door, kernel: &'static Kernel, n: u64) -> Result<Self, DeviceError> {
         let device = door.device.clone().ok_or_else(no_device)?;
         Ok(Self { door, device, kernel, n, own: Vec::new() })
     }
 
     /// How often a work item looks at a handle before it gives up: for half a minute or longer. A look takes a
     /// microsecond on a GPU, where it goes over the bus, and some nanoseconds on a processor.
-    pub(super) fn looks(&self) -> u32 {
+    pub fn looks(&self) -> u32 {
         if self.device.limits().kind == Kind::Software { 1 << 30 } else { 1 << 25 }
     }
 
     /// Allocates the kernel's buffer of this name, with `contents` at its beginning and zeros after them.
-    pub(super) fn buffer(mut self, name: &str, contents: &[u8]) -> Result<Self, DeviceError> {
+    pub fn buffer(mut self, name: &str, contents: &[u8]) -> Result<Self, DeviceError> {
         let bytes = self.kernel.cost().and_then(|cost| cost.buffer(name)?.eval(self.n));
         let bytes = bytes.map_err(wrong)?.next_multiple_of(4).max(4);
         let id = self.device.allocate(bytes)?;
@@ -74,7 +74,7 @@ impl<'d> Launch<'d> {
 
     /// Runs an entry point, and calls `meanwhile` while it runs, where the device lets the host go on. Gives the kernel
     /// up after `deadline`.
-    pub(super) fn run(
+    pub fn run(
         &self,
         entry: &Entry<'_>,
         deadline: Duration,
@@ -87,7 +87,7 @@ impl<'d> Launch<'d> {
     }
 
     /// Starts an entry point, and returns the queue that it runs in.
-    pub(super) fn start(
+    pub fn start(
         &self,
         entry: &Entry<'_>,
         deadline: Duration,
@@ -117,7 +117,7 @@ impl<'d> Launch<'d> {
     }
 
     /// The first words of the buffer that was allocated as number `at`.
-    pub(super) fn words(&self, at: usize, count: usize) -> Result<Vec<u32>, DeviceError> {
+    pub fn words(&self, at: usize, count: usize) -> Result<Vec<u32>, DeviceError> {
         let mut words = vec![0; count];
         let id = self.own.get(at).map_or(BufferId(0), |own| own.id);
         self.device.queue()?.read(id, 0, bytemuck::cast_slice_mut(&mut words))?;

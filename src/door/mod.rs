@@ -100,9 +100,8 @@
 mod background;
 mod client;
 mod files;
-mod launch;
+pub(crate) mod launch;
 mod layout;
-mod measure;
 mod options;
 mod pools;
 mod search;
@@ -124,8 +123,6 @@ pub use files::FileMode;
 use files::{Failed, Files};
 use launch::{Entry, Launch};
 use layout::{COUNTERS, Layout};
-#[doc(hidden)]
-pub use measure::{Latency, Throughput};
 pub use options::{DoorError, DoorOptions, DoorStatistics, RequestError};
 use pools::{ContentPools, DevicePool, Uploader};
 pub use search::{MAX_PATTERN, Match, Matches};

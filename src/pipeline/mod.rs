@@ -6,6 +6,7 @@
 //! | [`options`] | the options of compression and decompression |
 //! | [`engine`] | the seam: an engine codes batches of blocks |
 //! | [`cpu`] | the engine that runs the codecs on CPU cores |
+//! | `cpu_blocks` | blocks that it has encoded, to measure devices on |
 //! | [`gpu`] | a device that runs blocks |
 //! | [`gpu_engine`] | the engine that runs batches on a device |
 //! | [`scheduler`] | runs blocks on workers and a device, in order and within bounds |
@@ -32,6 +33,7 @@ pub(crate) mod auto_session;
 pub(crate) mod batch_sizing;
 pub(crate) mod buffer;
 pub(crate) mod cpu;
+pub(crate) mod cpu_blocks;
 pub(crate) mod engine;
 pub(crate) mod flow;
 pub(crate) mod gpu;

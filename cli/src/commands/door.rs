@@ -1,17 +1,18 @@
 //! `pz bench --door`: measures how fast the host answers kernels that ask for parts of files while they run.
 //!
-//! The library compares the contents that kernels saw with what the host reads.
+//! What kernels saw is compared with what the host reads.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pz::door::{Door, DoorError, DoorOptions, FileMode, OpenedFile, Throughput};
+use pz::door::{Door, DoorError, DoorOptions, FileMode};
 use pz::gpu::device::{Api, Device};
 use serde::Serialize;
 
 use crate::args::Bench;
 use crate::failure::{Failure, show, without_number};
+use crate::measure::door::{self as measured, Throughput};
 use crate::sizes::{Human, Size};
 use crate::table::Table;
 
@@ -58,8 +59,7 @@ pub struct Row {
 
 /// A file that kernels ask for.
 struct Subject<'a> {
-    door: &'a Door,
-    file: OpenedFile,
+    measured: measured::Subject<'a>,
     /// The values that all rows share.
     name: (String, String),
     /// Large requests at once.
@@ -93,8 +93,7 @@ pub fn measure(
     let file = door.open_file(own, mode).map_err(failure)?;
     let has_memory = device.is_some_and(|device| device.limits().api == Api::Cuda);
     let subject = Subject {
-        door: &door,
-        file,
+        measured: measured::Subject { door: &door, device, file, mode, path },
         name: (show(path), name.to_string()),
         handles: if has_memory { ON_DEVICE } else { ON_HOST },
     };
@@ -152,23 +151,23 @@ impl Subject<'_> {
 
     fn plain(&self) -> Result<Vec<Row>, Failure> {
         // Warm up: the first requests find nothing ready.
-        self.door.measure_latency(self.file, SMALL, BUSY / 10, Duration::ZERO).map_err(failure)?;
+        self.measured.latency(SMALL, BUSY / 10, Duration::ZERO).map_err(failure)?;
         let mut rows = vec![
             self.latency("one at a time", SMALL, BUSY, Duration::ZERO)?,
             self.latency("one at a time, from idle", SMALL, FROM_IDLE, PAUSE)?,
             self.throughput(SMALL, MANY, ALL_HANDLES, true)?,
         ];
-        if self.file.len >= u64::from(LARGE) {
+        if self.measured.file.len >= u64::from(LARGE) {
             rows.push(self.latency("one at a time", LARGE, ALONE, Duration::ZERO)?);
             rows.push(self.throughput(LARGE, self.count(LARGE), self.handles, false)?);
         }
-        let core = self.door.measure_idle(IDLE).map_err(failure)?;
+        let core = self.measured.idle(IDLE).map_err(failure)?;
         rows.push(Row { core, ..self.row("nothing asked", 0, 0) });
         Ok(rows)
     }
 
     fn archive(&self, size: u32) -> Result<Vec<Row>, Failure> {
-        let size = size.min(u32::try_from(self.file.len).unwrap_or(u32::MAX)) / 16 * 16;
+        let size = size.min(u32::try_from(self.measured.file.len).unwrap_or(u32::MAX)) / 16 * 16;
         Ok(vec![
             self.latency("one at a time", size, ALONE, Duration::ZERO)?,
             self.throughput(size, self.count(size), self.handles, false)?,
@@ -177,11 +176,11 @@ impl Subject<'_> {
 
     /// The number of requests of this size that the file holds, and the number in one measurement.
     fn count(&self, size: u32) -> u32 {
-        (self.file.len.min(MAX_BYTES) / u64::from(size.max(1))) as u32
+        (self.measured.file.len.min(MAX_BYTES) / u64::from(size.max(1))) as u32
     }
 
     fn latency(&self, what: &str, size: u32, count: u32, pause: Duration) -> Result<Row, Failure> {
-        let found = self.door.measure_latency(self.file, size, count, pause).map_err(failure)?;
+        let found = self.measured.latency(size, count, pause).map_err(failure)?;
         // Without a clock on the device the mean includes the pauses, or there are none.
         let mean_us = (pause.is_zero() || found.median.is_some()).then_some(found.mean);
         Ok(Row {
@@ -201,10 +200,10 @@ impl Subject<'_> {
         handles: u32,
         is_scattered: bool,
     ) -> Result<Row, Failure> {
-        let room = self.door.free_bytes() / 2 / u64::from(size.max(1));
+        let room = self.measured.door.free_bytes() / 2 / u64::from(size.max(1));
         let handles = handles.min(count).min(u32::try_from(room).unwrap_or(u32::MAX)).max(1);
         let run = || {
-            let found = self.door.measure_throughput(self.file, size, count, handles, is_scattered);
+            let found = self.measured.throughput(size, count, handles, is_scattered);
             found.map_err(failure)
         };
         let (first, second) = (run()?, run()?);

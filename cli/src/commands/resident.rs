@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use pz::gpu::coder::CoderError;
 use pz::gpu::device::Device;
-use pz::resident::{Measurement, Subject};
 use pz::{Level, Options};
 use serde::Serialize;
 
 use crate::args::Bench;
 use crate::failure::Failure;
 use crate::filters::Candidate;
+use crate::measure::resident::{Measurement, Subject};
 use crate::settings;
 use crate::sizes::{Human, Size};
 use crate::table::{self, Table};

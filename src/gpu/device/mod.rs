@@ -405,7 +405,7 @@ macro_rules! device_through {
 device_through!(&D, Box<D>, std::sync::Arc<D>);
 
 /// Like [`budget`], for an open device, which may report how much memory is free now.
-pub(crate) fn budget_now(device: &dyn Device, permitted: Option<u64>) -> u64 {
+pub fn budget_now(device: &dyn Device, permitted: Option<u64>) -> u64 {
     let limits = device.limits();
     match device.free_memory() {
         Some(free) if limits.memory_source.is_free() => {

@@ -147,7 +147,8 @@ pub struct Limits {
 impl Limits {
     /// Whether the device silently stops an invocation's loops after about 65,535 iterations in all, as Vulkan's
     /// software drivers do. Longer work must be divided, or done on the CPU.
-    pub(crate) fn ends_long_loops(&self) -> bool {
+    #[doc(hidden)]
+    pub fn ends_long_loops(&self) -> bool {
         self.kind == Kind::Software && self.api == Api::WebGpu
     }
 

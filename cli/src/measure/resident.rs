@@ -1,25 +1,14 @@
 //! Measures how fast a device works on data in its own memory, stage by stage, after verifying every byte.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rayon::iter::{IntoParallelIterator, ParallelIterator};
-
-use crate::clock::Instant;
-use crate::error::Error;
-use crate::format::{Method, Pipeline};
-use crate::gpu::coder::{
+use pz::gpu::coder::{
     CallerBuffers, CoderError, DecodedBlock, Decoder, EncodedBlock, Encoder, Encoding,
-    PayloadPlace, StageTime,
+    PayloadPlace, PlanError, StageTime,
 };
-use crate::gpu::device::{Device, DeviceError, budget_now};
-use crate::gpu::model::plan::PlanError;
-use crate::pipeline::Options;
-use crate::pipeline::cpu::CpuEngine;
-use crate::pipeline::engine::{Coded, EncodeJob, Engine};
-use crate::pipeline::memory::cores;
-use crate::pipeline::modules::{FrameModules, refusal};
-use crate::pipeline::scheduler::thread_pool;
+use pz::gpu::device::{Device, DeviceError};
+use pz::internal::measure::{CpuBlock, CpuBlocks, budget_now};
+use pz::{Error, Method, Options, Pipeline};
 
 /// A measurement of one direction.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,19 +39,8 @@ impl Measurement {
 pub struct Subject<'a> {
     encoding: Encoding,
     pipeline: Pipeline,
-    /// What runs the modules of the options, if the filter names some.
-    modules: Option<Arc<FrameModules>>,
-    blocks: Vec<Block<'a>>,
+    encoded: CpuBlocks<'a>,
     copies: usize,
-}
-
-/// A block, as the CPU has encoded it.
-struct Block<'a> {
-    contents: &'a [u8],
-    /// Where it begins in the data, in bytes.
-    position: u64,
-    coded: Coded,
-    payload: Vec<u8>,
 }
 
 impl<'a> Subject<'a> {
@@ -72,35 +50,18 @@ impl<'a> Subject<'a> {
     /// Fails if the options are invalid, or if a module cannot filter a block.
     pub fn new(data: &'a [u8], options: &Options, total: u64) -> Result<Self, Error> {
         let encoding = options.encoding()?;
-        let Encoding { recipe, block_len, .. } = encoding;
-        let table = options.modules_of_frames();
-        let modules = FrameModules::of_encoder(&table)?;
-        let engine = CpuEngine::with_modules(modules.clone());
-        let encode = |(number, contents): (u64, &'a [u8])| {
-            let position = number * u64::from(block_len);
-            let mut payload = Vec::new();
-            let mut job = EncodeJob::new(contents, position, &mut payload);
-            engine.encode(&recipe.first(), std::slice::from_mut(&mut job));
-            match (job.coded, job.refused) {
-                (Some(coded), _) => Ok(Block { contents, position, coded, payload }),
-                (None, Some(refused)) => Err(refusal(refused, &table, number)),
-                (None, None) => Err(Error::Internal { what: "a block was not encoded" }),
-            }
-        };
-        let blocks: Vec<_> = (0..).zip(data.chunks(block_len as usize)).collect();
-        let blocks = match thread_pool(cores().min(blocks.len())) {
-            Some(pool) => {
-                pool.install(|| blocks.into_par_iter().map(encode).collect::<Result<_, _>>())
-            }
-            None => blocks.into_iter().map(encode).collect(),
-        }?;
+        let encoded = CpuBlocks::encode(data, options)?;
         let copies = (total / (data.len() as u64).max(1)).max(1) as usize;
-        Ok(Self { encoding, pipeline: options.chosen_pipeline(), modules, blocks, copies })
+        Ok(Self { encoding, pipeline: options.chosen_pipeline(), encoded, copies })
+    }
+
+    fn blocks(&self) -> &[CpuBlock<'a>] {
+        self.encoded.blocks()
     }
 
     /// Compression ratio of the blocks that are not stored.
     pub fn ratio(&self) -> f64 {
-        let sums = self.blocks.iter().filter(|block| is_coded(&block.coded)).fold(
+        let sums = self.blocks().iter().filter(|block| is_coded(block)).fold(
             (0, 0),
             |(contents, payloads), block| {
                 (contents + block.contents.len(), payloads + block.payload.len())
@@ -114,11 +75,11 @@ impl<'a> Subject<'a> {
         &self,
         device: &dyn Device,
         permitted: Option<u64>,
-        wanted: impl Fn(&Coded) -> bool,
+        wanted: impl Fn(&CpuBlock<'_>) -> bool,
         memory_for: impl Fn(u32) -> Result<u64, CoderError>,
     ) -> Result<Vec<usize>, CoderError> {
         let wanted: Vec<usize> =
-            (0..self.blocks.len()).filter(|&b| wanted(&self.blocks[b].coded)).collect();
+            (0..self.blocks().len()).filter(|&b| wanted(&self.blocks()[b])).collect();
         let mut count = (wanted.len() * self.copies) as u32;
         let budget = budget_now(device, permitted);
         while count > 1 && memory_for(count)? > budget {
@@ -147,13 +108,13 @@ impl<'a> Subject<'a> {
             })?;
         let mut places = Vec::with_capacity(batch.len());
         for &b in &batch {
-            let Block { contents, position, coded, payload } = &self.blocks[b];
+            let CpuBlock { contents, position, filters, payload, .. } = &self.blocks()[b];
             let place = decoder.write(payload, contents.len() as u32)?;
             let place = place.ok_or_else(|| wrong("a payload is too long"))?;
-            let (position, filters) = (*position, coded.filters);
+            let (position, filters) = (*position, *filters);
             places.push(PayloadPlace { position, filters, ..place });
         }
-        decoder.set_modules(self.modules.as_deref().map_or(&[], FrameModules::on_devices));
+        self.encoded.set_modules(&mut decoder);
         let decoded = decoder.decode(&places)?;
         if decoded.iter().any(|block| block.is_filtered) {
             let what = "devices do not undo filters of decimal floats";
@@ -161,18 +122,17 @@ impl<'a> Subject<'a> {
         }
         let mut bytes = vec![0; longest as usize];
         for (number, (&b, block)) in (0..).zip(batch.iter().zip(&decoded)) {
-            let Block { contents, coded, .. } = &self.blocks[b];
-            let bytes = &mut bytes[..contents.len()];
+            let cpu = &self.blocks()[b];
+            let bytes = &mut bytes[..cpu.contents.len()];
             decoder.read(number, bytes)?;
             let DecodedBlock { is_decoded, payload_crc, content_crc, .. } = *block;
-            let has_modules = coded.filters.is_some_and(|filters| filters.has_modules());
-            if !is_decoded && has_modules && device.limits().ends_long_loops() {
+            if !is_decoded && cpu.has_modules() && device.limits().ends_long_loops() {
                 let what = "the device ends loops after about 65,535 turns, and a lane of a module takes more";
                 return Err(CoderError::Plan(PlanError::Declined(what.into())));
             }
             let is_right = is_decoded
-                && (payload_crc, content_crc) == (coded.payload_crc, coded.content_crc)
-                && bytes == *contents;
+                && (payload_crc, content_crc) == (cpu.payload_crc, cpu.content_crc)
+                && bytes == cpu.contents;
             if !is_right {
                 return Err(wrong("a block is decoded wrongly"));
             }
@@ -204,14 +164,14 @@ impl<'a> Subject<'a> {
     ) -> Result<Measurement, CoderError> {
         let memory_for = |count| Encoder::memory_for(device.limits(), &self.encoding, count);
         let made = |count| Encoder::new(device, &self.encoding, count, CallerBuffers::default());
-        let wanted = |coded: &Coded| coded.method != Method::Fill;
+        let wanted = |block: &CpuBlock<'_>| block.method != Method::Fill;
         let (batch, mut encoder) =
             fitting(self.batch(device, permitted, wanted, memory_for)?, |batch| {
                 made(batch.len() as u32)
             })?;
         let mut lens = Vec::with_capacity(batch.len());
         for (number, &b) in (0..).zip(&batch) {
-            let contents = self.blocks[b].contents;
+            let contents = self.blocks()[b].contents;
             encoder.write(number, contents)?;
             lens.push(contents.len() as u32);
         }
@@ -219,18 +179,18 @@ impl<'a> Subject<'a> {
         let mut payload_bytes = 0;
         let mut bytes = vec![0; self.longest() as usize];
         for (&b, block) in batch.iter().zip(&encoded) {
-            let Block { coded, payload, .. } = &self.blocks[b];
+            let cpu = &self.blocks()[b];
             let EncodedBlock { payload: place, content_crc, payload_crc } = *block;
             let is_right = match place {
                 Some((start, len)) => {
                     let bytes = &mut bytes[..len as usize];
                     encoder.read(start, bytes)?;
                     payload_bytes += u64::from(len);
-                    bytes == payload && payload_crc == coded.payload_crc
+                    *bytes == cpu.payload && payload_crc == cpu.payload_crc
                 }
-                None => coded.method == Method::Store,
+                None => cpu.method == Method::Store,
             };
-            if !is_right || content_crc != coded.content_crc {
+            if !is_right || content_crc != cpu.content_crc {
                 return Err(wrong("a block is not encoded as the CPU encodes it"));
             }
         }
@@ -245,7 +205,7 @@ impl<'a> Subject<'a> {
     }
 
     fn longest(&self) -> u32 {
-        self.blocks.iter().map(|block| block.contents.len()).max().unwrap_or(1) as u32
+        self.blocks().iter().map(|block| block.contents.len()).max().unwrap_or(1) as u32
     }
 }
 
@@ -261,8 +221,8 @@ fn warm_up(mut run: impl FnMut() -> Result<(), CoderError>) -> Result<(), CoderE
 /// How long warming up takes.
 const WARM_UP: Duration = Duration::from_millis(300);
 
-fn is_coded(coded: &Coded) -> bool {
-    matches!(coded.method, Method::Lz77 | Method::Bwt)
+fn is_coded(block: &CpuBlock<'_>) -> bool {
+    matches!(block.method, Method::Lz77 | Method::Bwt)
 }
 
 fn wrong(what: &str) -> CoderError {

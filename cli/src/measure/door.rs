@@ -1,14 +1,16 @@
 //! Measures how fast a door answers, for `pz bench --door`. All timed contents are also checked.
 
-use std::ops::Range;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::launch::{Entry, Launch};
-use super::options::RequestError;
-use super::{AskError, Client, Door, DoorError, FileMode, OpenedFile, Status};
-use crate::gpu::device::{DeviceError, Kind, Limits};
-use crate::gpu::model::kernel::DOOR_MEASURE;
+use pz::door::{AskError, Client, Door, DoorError, FileMode, Handle, OpenedFile, Status};
+use pz::gpu::device::{Device, DeviceError, Kind, Limits};
+use pz::internal::measure::{DOOR_MEASURE, Entry, Launch};
+use pz::{DecodeOptions, SeekableReader};
 
 /// The time after which the host gives up on a kernel.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -19,7 +21,6 @@ const EACH: u32 = 16;
 
 /// Times of requests that were made one after another.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
 pub struct Latency {
     /// From asking to seeing the answer, in microseconds: the mean. It includes looking at the contents where the
     /// device has no clock.
@@ -34,7 +35,6 @@ pub struct Latency {
 
 /// The throughput of many requests at once.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
 pub struct Throughput {
     /// Requests.
     pub requests: u64,
@@ -78,43 +78,46 @@ fn sum_of(contents: &[u8], number: u32) -> u32 {
     terms.fold(0, u32::wrapping_add)
 }
 
-/// The sum over all requests, for contents in memory.
-#[cfg(test)]
-pub(super) fn expected(contents: &[u8], size: u32, numbers: Range<u32>, scattered: bool) -> u32 {
-    let sum = |number| {
-        let at = offset(number, size, contents.len() as u64, scattered) as usize;
-        sum_of(&contents[at..at + size as usize], number)
-    };
-    numbers.map(sum).fold(0, u32::wrapping_add)
+/// A file at a door.
+pub struct Subject<'a> {
+    pub door: &'a Door,
+    /// The device of the door; `None` if threads play the kernel.
+    pub device: Option<&'a Arc<dyn Device>>,
+    pub file: OpenedFile,
+    pub mode: FileMode,
+    /// Where the host reads the file.
+    pub path: &'a Path,
 }
 
-impl Door {
-    /// The sum over all requests, computed from the host's reads.
-    fn expected(
-        &self,
-        file: OpenedFile,
-        size: u32,
-        numbers: Range<u32>,
-        is_scattered: bool,
-    ) -> Result<u32, DoorError> {
-        let failed = |error: RequestError| wrong(format!("the host cannot read: {error}"));
-        let files = &self.server.files;
-        let open = files.get(file.number).map_err(failed)?;
-        let archive = match open.mode {
-            FileMode::Contents => Some(files.archive(&open).map_err(|error| failed(error.into()))?),
-            FileMode::Plain | FileMode::Writable => None,
-        };
-        let mut contents = vec![0; size as usize];
-        let mut sum = 0u32;
-        for number in numbers {
-            let at = offset(number, size, file.len, is_scattered);
-            match &archive {
-                None => open.read(at, &mut contents).map_err(failed)?,
-                Some(archive) => archive
-                    .read_into(at..at + u64::from(size), &mut contents)
-                    .map_err(|error| wrong(error.to_string()))?,
+/// A reader of what kernels see of a file.
+trait Contents: Read + Seek {}
+
+impl<R: Read + Seek> Contents for R {}
+
+impl Subject<'_> {
+    /// What kernels see of the file, as the host reads it.
+    fn contents(&self) -> io::Result<Box<dyn Contents>> {
+        let file = File::open(self.path)?;
+        match self.mode {
+            FileMode::Contents => {
+                let reader = SeekableReader::new(file, &DecodeOptions::new());
+                Ok(Box::new(reader.map_err(io::Error::from)?))
             }
-            sum = sum.wrapping_add(sum_of(&contents, number));
+            _ => Ok(Box::new(file)),
+        }
+    }
+
+    /// The sum over all requests, computed from the host's reads.
+    fn expected(&self, size: u32, (count, is_scattered): (u32, bool)) -> Result<u32, DoorError> {
+        let failed = |error: io::Error| wrong(format!("the host cannot read: {error}"));
+        let mut contents = self.contents().map_err(failed)?;
+        let mut bytes = vec![0; size as usize];
+        let mut sum = 0u32;
+        for number in 0..count {
+            let at = offset(number, size, self.file.len, is_scattered);
+            contents.seek(SeekFrom::Start(at)).map_err(failed)?;
+            contents.read_exact(&mut bytes).map_err(failed)?;
+            sum = sum.wrapping_add(sum_of(&bytes, number));
         }
         Ok(sum)
     }
@@ -125,35 +128,27 @@ impl Door {
     /// # Errors
     /// [`DoorError::Options`] for a size that is no multiple of 16, or longer than the file; [`DoorError::Device`] if
     /// the device fails, or if the kernel got too little or something else.
-    #[doc(hidden)]
-    pub fn measure_latency(
-        &self,
-        file: OpenedFile,
-        size: u32,
-        count: u32,
-        pause: Duration,
-    ) -> Result<Latency, DoorError> {
-        check(file, size)?;
-        let (found, latency) = match self.client() {
-            Some(client) => one_by_one(&client, file, size, count, pause)?,
-            None => self.launch_one_by_one(file, size, count, pause)?,
+    pub fn latency(&self, size: u32, count: u32, pause: Duration) -> Result<Latency, DoorError> {
+        check(self.file, size)?;
+        let (found, latency) = match self.door.client() {
+            Some(client) => one_by_one(&client, self.file, size, count, pause)?,
+            None => self.launch_one_by_one(size, count, pause)?,
         };
-        self.check_sum(found, file, size, (count, true))?;
+        self.check_sum(found, size, (count, true))?;
         Ok(latency)
     }
 
     fn launch_one_by_one(
         &self,
-        file: OpenedFile,
         size: u32,
         count: u32,
         pause: Duration,
     ) -> Result<(u32, Latency), DoorError> {
-        let launch = Launch::new(self, &DOOR_MEASURE, 4 * u64::from(count))?;
+        let launch = Launch::new(self.door, &DOOR_MEASURE, 4 * u64::from(count))?;
         let launch = launch.buffer("door_times", &[])?.buffer("door_results", &[])?;
         let pause = pause.as_nanos().min(u128::from(u32::MAX)) as u32;
-        let pieces = pieces(size, file.len);
-        let args = [file.number, pieces, size, count, launch.looks(), pause];
+        let pieces = pieces(size, self.file.len);
+        let args = [self.file.number, pieces, size, count, launch.looks(), pause];
         let entry = Entry { name: "one_by_one", args: &args, groups: 1, threads: 32 };
         let begun = Instant::now();
         launch.run(&entry, DEADLINE, || ())?;
@@ -181,40 +176,37 @@ impl Door {
     /// Has kernels ask `count` times for `size` bytes of a file, with `handles` requests at once.
     ///
     /// # Errors
-    /// As for [`Self::measure_latency`].
-    #[doc(hidden)]
-    pub fn measure_throughput(
+    /// As for [`Self::latency`].
+    pub fn throughput(
         &self,
-        file: OpenedFile,
         size: u32,
         count: u32,
         handles: u32,
         is_scattered: bool,
     ) -> Result<Throughput, DoorError> {
-        check(file, size)?;
-        let (found, took) = match self.client() {
-            Some(client) => many(&client, file, size, (count, is_scattered), handles)?,
-            None => self.launch_many(file, size, (count, is_scattered), handles)?,
+        check(self.file, size)?;
+        let (found, took) = match self.door.client() {
+            Some(client) => many(&client, self.file, size, (count, is_scattered), handles)?,
+            None => self.launch_many(size, (count, is_scattered), handles)?,
         };
-        self.check_sum(found, file, size, (count, is_scattered))?;
+        self.check_sum(found, size, (count, is_scattered))?;
         let bytes = u64::from(count) * u64::from(size);
         Ok(Throughput { requests: count.into(), bytes, seconds: took.as_secs_f64() })
     }
 
     fn launch_many(
         &self,
-        file: OpenedFile,
         size: u32,
         (count, is_scattered): (u32, bool),
         handles: u32,
     ) -> Result<(u32, Duration), DoorError> {
-        let launch = Launch::new(self, &DOOR_MEASURE, 4 * u64::from(count))?;
+        let launch = Launch::new(self.door, &DOOR_MEASURE, 4 * u64::from(count))?;
         let launch = launch.buffer("door_times", &[])?.buffer("door_results", &[])?;
         let each = EACH.min(handles).max(1);
         let groups = (handles / each).clamp(1, count.div_ceil(each).max(1));
         let scattered = u32::from(is_scattered);
-        let pieces = pieces(size, file.len);
-        let args = [file.number, pieces, size, count, launch.looks(), each, scattered];
+        let pieces = pieces(size, self.file.len);
+        let args = [self.file.number, pieces, size, count, launch.looks(), each, scattered];
         let entry = Entry { name: "many", args: &args, groups, threads: THREADS };
         let begun = Instant::now();
         launch.run(&entry, DEADLINE, || ())?;
@@ -228,7 +220,7 @@ impl Door {
 
     /// The error for a kernel with fewer answers than requests, with the reason if it is known.
     fn unanswered(&self, done: u32, count: u32) -> DoorError {
-        let limits = self.device.as_ref().map(|device| device.limits());
+        let limits = self.device.map(|device| device.limits());
         let why = match limits.is_some_and(Limits::ends_long_loops) {
             true => ": the driver ends a kernel's loops after 65,535 turns",
             false => "",
@@ -236,14 +228,9 @@ impl Door {
         wrong(format!("the kernel got {done} of {count} answers{why}"))
     }
 
-    fn check_sum(
-        &self,
-        found: u32,
-        file: OpenedFile,
-        size: u32,
-        (count, is_scattered): (u32, bool),
-    ) -> Result<(), DoorError> {
-        if found == self.expected(file, size, 0..count, is_scattered)? {
+    fn check_sum(&self, found: u32, size: u32, requests: (u32, bool)) -> Result<(), DoorError> {
+        let (count, _) = requests;
+        if found == self.expected(size, requests)? {
             return Ok(());
         }
         Err(wrong(format!("the contents of {count} requests differ from what the host reads")))
@@ -254,8 +241,7 @@ impl Door {
     ///
     /// # Errors
     /// [`DoorError::Device`] if the device fails.
-    #[doc(hidden)]
-    pub fn measure_idle(&self, time: Duration) -> Result<Option<f64>, DoorError> {
+    pub fn idle(&self, time: Duration) -> Result<Option<f64>, DoorError> {
         /// After this time all threads are asleep.
         const SETTLED: Duration = Duration::from_millis(200);
         let mut share = None;
@@ -268,14 +254,14 @@ impl Door {
                 now.saturating_sub(used).as_secs_f64() / took.as_secs_f64().max(1e-9)
             });
         };
-        let Some(device) = &self.device else {
+        let Some(device) = self.device else {
             measure();
             return Ok(share);
         };
         if device.limits().kind == Kind::Software {
             return Ok(None);
         }
-        let launch = Launch::new(self, &DOOR_MEASURE, 4)?;
+        let launch = Launch::new(self.door, &DOOR_MEASURE, 4)?;
         let launch = launch.buffer("door_times", &[])?.buffer("door_results", &[])?;
         let microseconds = (2 * SETTLED + time).as_micros().min(u128::from(u32::MAX)) as u32;
         let args = [0, 0, 0, 0, launch.looks(), microseconds];
@@ -320,7 +306,7 @@ fn processor_time() -> Option<Duration> {
 // ------------------------------------------------------------------------------------
 
 /// Waits for an answer, takes the contents, and closes the handle.
-fn finish(client: &Client, handle: super::Handle) -> Result<Vec<u8>, DoorError> {
+fn finish(client: &Client, handle: Handle) -> Result<Vec<u8>, DoorError> {
     let until = Instant::now() + DEADLINE;
     let outcome = loop {
         match client.status(&handle) {
@@ -401,4 +387,69 @@ fn many(
         sum = sum.wrapping_add(outcome.map_err(|_| wrong("a thread panicked".into()))??);
     }
     Ok((sum, took))
+}
+
+#[cfg(test)]
+mod tests {
+    use pz::door::DoorOptions;
+    use pz::gpu::device::{Api, discovery};
+
+    use super::*;
+
+    /// A door for each device that can have one, and for threads.
+    fn each_door(options: &DoorOptions, test: impl Fn(&Door, Option<&Arc<dyn Device>>)) {
+        test(&Door::on_host(options).unwrap(), None);
+        let must_exist = std::env::var_os("PZ_TEST_NO_SKIP").is_some();
+        let only = std::env::var("PZ_TEST_DEVICE").unwrap_or_default();
+        for api in [Api::Cuda, Api::OpenCl, Api::WebGpu] {
+            let entries = match discovery::devices(api) {
+                Ok(entries) => entries,
+                Err(absence) => {
+                    assert!(!must_exist || api == Api::Cuda, "{absence}");
+                    continue;
+                }
+            };
+            for entry in entries {
+                let name = format!("{api} {}", entry.limits().name);
+                if !name.to_lowercase().contains(&only.to_lowercase()) {
+                    continue;
+                }
+                let device = entry.open().unwrap();
+                match Door::of_device(Arc::clone(&device), options) {
+                    Ok(door) => test(&door, Some(&device)),
+                    // CUDA needs an environment variable, and Vulkan memory that the host sees.
+                    Err(DoorError::Device(DeviceError::Unsupported(why))) => println!("{why}"),
+                    Err(error) => panic!("{name}: {error}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn measurements_are_of_right_contents() {
+        let folder = tempfile::tempdir().unwrap();
+        let contents: Vec<u8> = (0..250_000u32).flat_map(|i| (i / 3 * 7).to_le_bytes()).collect();
+        let options = pz::Options::new().block_size(1 << 16);
+        std::fs::write(folder.path().join("plain"), &contents).unwrap();
+        let packed = pz::compress(&contents, &options).unwrap();
+        std::fs::write(folder.path().join("packed"), packed).unwrap();
+        let options = DoorOptions::new().folder(folder.path()).device_pool(64 << 20);
+        each_door(&options, |door, device| {
+            for (name, mode) in [("plain", FileMode::Plain), ("packed", FileMode::Contents)] {
+                let file = door.open_file(name, mode).unwrap();
+                let path = &folder.path().join(name);
+                let subject = Subject { door, device, file, mode, path };
+                let latency = subject.latency(4096, 50, Duration::ZERO).unwrap();
+                assert!(latency.mean > 0.0);
+                for (size, handles) in [(4096, 64), (65_536, 20), (16, 1)] {
+                    let found = subject.throughput(size, 150, handles, true).unwrap();
+                    assert_eq!((found.requests, found.bytes), (150, 150 * u64::from(size)));
+                }
+                assert!(subject.latency(10, 1, Duration::ZERO).is_err());
+                if device.is_none() {
+                    assert!(subject.idle(Duration::from_millis(10)).is_ok());
+                }
+            }
+        });
+    }
 }
