@@ -5,8 +5,8 @@
 //! memory, and a value offers only one of them:
 //!
 //! - [`VisibleWords`]: words that both sides write at any time. The host reaches them only as atomics.
-//! - [`VisiblePool`]: bytes that one side at a time uses. The host takes a [`PoolChunk`] from a free list, fills it, and
-//!   passes its place to the kernel in a word.
+//! - [`VisiblePool`]: bytes that one side at a time uses. The host takes a [`PoolChunk`] from a free list, fills it,
+//!   and passes its place to the kernel in a word.
 
 use std::collections::BTreeMap;
 use std::fmt;
