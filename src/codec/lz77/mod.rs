@@ -4,6 +4,11 @@
 //! Matches reach back to the start of the chunk's *window*, which is one chunk or several; windows can be decoded in
 //! parallel. Neighbouring chunks share tables in *groups*. [`format::lz77`](mod@crate::format::lz77) describes the
 //! payload.
+//!
+//! | module | |
+//! |---|---|
+//! | [`search`] | finds matches |
+//! | [`stream`] | encodes matches and literals into payloads, and decodes payloads |
 
 #[cfg(test)]
 mod oracle;

@@ -3,9 +3,9 @@
 use super::directory::{Entry, Header};
 use super::execute::Executor;
 use super::models::{Decoding, Mode, TABLE, Tables};
+use super::rows::scalar::ScalarReader;
+use super::rows::{LITERAL_ROW, literal_shift};
 use crate::codec::lanes::{Backend, Kernel, Reader, Vector};
-use crate::codec::lz77::search::rows::{LITERAL_ROW, literal_shift};
-use crate::codec::lz77::search::scalar_rows::ScalarReader;
 use crate::codec::lz77::{MAX_CHUNK_LOG, MIN_CHUNK_LOG};
 use crate::codec::{Malformed, OutOfMemory, reserve};
 

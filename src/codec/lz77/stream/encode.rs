@@ -2,6 +2,7 @@
 
 use super::directory::{Entry, Header};
 use super::models::{Models, Streams};
+use super::rows::{ChunkStreams, FseRows, WriteChunk};
 use super::sequence_coder::SequenceCoder;
 use super::sequences::{self, SHORT_RUN};
 use super::spec::{BATCH, MIN_MATCH};
@@ -9,7 +10,6 @@ use crate::codec::lanes::{Backend, LANES};
 use crate::codec::lz77::search::lazy::Match;
 use crate::codec::lz77::search::parse::Parser;
 use crate::codec::lz77::search::probe;
-use crate::codec::lz77::search::rows::{ChunkStreams, FseRows, WriteChunk};
 use crate::codec::lz77::{MAX_BLOCK, Params};
 use crate::codec::{OutOfMemory, reserve};
 use core::ops::Range;

@@ -4,6 +4,14 @@
 //! is shifted so that the last literal ends at a multiple of four bytes of the chunk; a decoder that puts the literals
 //! at the end of the chunk's own output thus stores whole words. Then come the sequences, 64 at a time: a row of tokens
 //! and a row of offsets for the even ones (lane `l` has sequence `2l`), then the same for the odd ones.
+//!
+//! | module | reads such rows |
+//! |---|---|
+//! | [`scalar`] | lane after lane |
+//! | [`vector`] | with vector instructions |
+
+pub(super) mod scalar;
+mod vector;
 
 use crate::codec::lanes::{Kernel, LANES, Vector, Writer};
 use crate::codec::lz77::stream::models::{Model, Models};

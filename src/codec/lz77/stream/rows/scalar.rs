@@ -3,7 +3,7 @@
 //! Within a row, lanes affect each other only through the words that they take. So each lane can finish its row before
 //! the next lane begins, and keeps its bits in one 64-bit register meanwhile.
 
-use super::rows::{ALL_ACTIVE, Active, LITERAL_ROW, active_literals, active_sequences};
+use super::{ALL_ACTIVE, Active, LITERAL_ROW, active_literals, active_sequences};
 use crate::codec::Malformed;
 use crate::codec::lanes::LANES;
 use crate::codec::lz77::stream::decode::{ReadRows, UNFINISHED};

@@ -1,6 +1,6 @@
 //! Reads a chunk's rows with vector instructions: one symbol for each lane at a time.
 
-use super::rows::{ALL_ACTIVE, Active, LITERAL_ROW, active_literals, active_sequences};
+use super::{ALL_ACTIVE, Active, LITERAL_ROW, active_literals, active_sequences};
 use crate::codec::Malformed;
 use crate::codec::lanes::{Reader, Vector};
 use crate::codec::lz77::stream::decode::{ReadRows, UNFINISHED};
