@@ -7,24 +7,17 @@
 //!    archives end here, unfiltered. Programs get addresses instead of distances in their calls, if [calls](programs)
 //!    of the same functions are frequent.
 //! 2. The candidates of these widths are ranked by the entropy of that half's bytes after each.
-//! 3. The codec encodes 1/64 of the block without a filter, with the best few candidates, and with those that a header
-//!    [suggests](super::hints). If the first candidate is no help at all, the block stays as it is. If one saves a
-//!    ninth, the fastest codecs take it at once, unless many numbers of the block [repeat](repeats) distant ones, out
-//!    of the samples' reach. Blocks whose elements seem to have few values are also tried with [lists](listed) of the
-//!    values, and bytes and words that seem to lie in [rows] with differences between rows.
-//! 4. The codec encodes 1/32 of the block without a filter, with the best candidate, and, for LZ77, with planes of bits
-//!    instead of bytes where these look as good and hide no repetitions.
-//! 5. A codec that works on whole blocks, such as the Burrows-Wheeler transform, encodes a quarter of the block with
-//!    the best and without a filter, unless the filter is far behind.
-//!
-//! Samples do not show matches that reach farther than a piece, and filters break such matches. But if the larger
-//! sample takes fewer bytes for its length than the smaller one did, the block will take fewer still: the choice
-//! assumes the same factor again, and after a quarter of the block a quarter of that.
+//! 3. Blocks whose elements seem to have few values also get candidates with [lists](listed) of the values, and bytes
+//!    and words that seem to lie in [rows] get candidates with differences between rows. Headers [suggest](super::hints)
+//!    more.
+//! 4. The [`ladder`] lets the candidates and the block without a filter compete on ever larger samples, which the
+//!    block's codec encodes.
 //!
 //! LZ77's entropy coder has tables for every 256 KiB, and the planes of a long unit mostly lie in parts of their own.
 //! So it encodes a filtered sample in up to four parts, each a part of the planes.
 
 mod glance;
+mod ladder;
 mod listed;
 mod programs;
 mod repeats;
@@ -32,6 +25,7 @@ mod rows;
 
 use std::ops::Range;
 
+use self::ladder::Candidates;
 use super::forward::apply_built_in as apply;
 use super::{FilterChain, Hints, Stage, UNIT_LOG};
 use crate::codec::histogram::histogram;
@@ -49,11 +43,6 @@ const GLANCE_LEN: usize = 2 * ALIGNMENT;
 const TABLE_LOG: u32 = 18;
 /// The most parts in which the codec encodes a sample. Each piece is cut into as many for that.
 const PARTS: usize = 4;
-/// Samples that the codec encodes.
-const SMALL: Sample = Sample { part: 64, least: 1 << 14 };
-const LARGE: Sample = Sample { part: 32, least: 1 << 16 };
-/// The longest one: see [`Chooser::best_of_quarter`].
-const QUARTER: Sample = Sample { part: 4, least: 1 << 16 };
 /// Pieces of such a sample: many, because few would not show how much the parts of a block differ.
 const PIECES: usize = 16;
 /// Candidates that a codec tries, besides those of headers.
@@ -96,22 +85,35 @@ struct Seen {
     narrow: Option<u8>,
 }
 
-/// Pieces of a block that stand for all of it.
-#[derive(Clone, Copy)]
-struct Sample {
-    /// The sample is this part of a block, but not shorter than `least`.
-    part: usize,
-    least: usize,
+/// Part of a block that stands for all of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sample {
+    /// [`PIECES`] pieces from all over the block: together this part of it, but not less than `min` bytes.
+    Pieces { part: usize, min: usize },
+    /// The middle quarter, in one piece.
+    Middle,
 }
 
 impl Sample {
+    const SMALL: Self = Self::Pieces { part: 64, min: 1 << 14 };
+    const LARGE: Self = Self::Pieces { part: 32, min: 1 << 16 };
+    const QUARTER: Self = Self::Pieces { part: 4, min: 1 << 16 };
+
     /// Bytes of a piece.
     fn piece_len(self, block_len: usize) -> usize {
-        ((block_len / self.part).max(self.least) / PIECES).min(block_len) / PARTS * PARTS
+        match self {
+            Self::Pieces { part, min } => {
+                ((block_len / part).max(min) / PIECES).min(block_len) / PARTS * PARTS
+            }
+            Self::Middle => block_len / 4,
+        }
     }
 
     fn len(self, block_len: usize) -> usize {
-        PIECES * self.piece_len(block_len)
+        match self {
+            Self::Pieces { .. } => PIECES * self.piece_len(block_len),
+            Self::Middle => self.piece_len(block_len),
+        }
     }
 }
 
@@ -128,7 +130,7 @@ struct Shape {
 
 /// Bytes of the longest sample of a block of `block_len` bytes.
 pub(crate) fn sample_len(block_len: usize) -> usize {
-    QUARTER.len(block_len)
+    Sample::QUARTER.len(block_len)
 }
 
 impl Chooser {
@@ -138,7 +140,7 @@ impl Chooser {
         &mut self,
         contents: &[u8],
         hints: &Hints,
-        CodecTraits { has_tables, is_fast, has_matches }: CodecTraits,
+        codec: CodecTraits,
         mut size: impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
     ) -> Result<Option<FilterChain>, OutOfMemory> {
         if contents.len() < MIN_LEN {
@@ -148,103 +150,18 @@ impl Chooser {
             return Ok(FilterChain::new(&[Stage::Calls { machine }]));
         }
         let tables = contents.len().min(1 << UNIT_LOG) >> TABLE_LOG;
-        self.parts = if has_tables { 1 << tables.clamp(1, PARTS).ilog2() } else { 1 };
-        let (mut tried, seen) = self.candidates(contents, hints, is_fast)?;
-        let ranked = tried.len();
-        if let Some((width, values)) = seen.of_few_values {
-            let digits = glance::digits_for_lists(width, &self.glances);
-            let index = if values > 256 { 2 } else { 1 };
-            tried.extend(self.chains_with_lists(contents, width, index, digits, has_tables)?);
-        }
-        if let Some(width) = seen.narrow {
-            tried.extend(rows::chains(contents, width));
-        }
-        if tried.is_empty() {
-            return Ok(None);
-        }
-        let plain = self.encoded(None, contents, SMALL, &mut size)?;
-        let mut best: Option<(usize, FilterChain)> = None;
-        let mut without_lists: Option<(usize, FilterChain)> = None;
-        for &chain in &tried {
-            let bytes = self.encoded(Some(&chain), contents, SMALL, &mut size)?;
-            let is_first = best.is_none();
-            if best.is_none_or(|(least, _)| bytes < least) {
-                best = Some((bytes, chain));
-            }
-            if !chain.has_dictionary() && without_lists.is_none_or(|(least, _)| bytes < least) {
-                without_lists = Some((bytes, chain));
-            }
-            let has_others = tried.len() > ranked || hints.chains().next().is_some();
-            if is_first && bytes > plain + plain / 16 && !has_others {
-                return Ok(None);
-            }
-        }
-        let Some((small, mut chain)) = best.filter(|(bytes, _)| *bytes < plain) else {
-            return Ok(None);
-        };
-        if chain.has_dictionary() && !has_tables {
-            // Small samples show too little of the contexts of places in a list.
-            let alone = tried.iter().find(|chain| chain.has_dictionary() && chain.has_one_stage());
-            let other = without_lists.map(|(_, chain)| chain);
-            let best = [Some(chain), other, alone.copied().filter(|alone| *alone != chain)];
-            return self.best_of_quarter(best, contents, size);
-        }
-        let mut bits = with_bits(&chain).filter(|_| has_tables);
-        if let Some(chain) = &bits
-            && self.encoded(Some(chain), contents, SMALL, &mut size)? >= small + small / 32
-        {
-            bits = None;
-        }
-        let is_clear = is_fast && small + small / 8 < plain && !repeats::come_from_afar(contents)?;
-        if is_clear && bits.is_none() {
-            return Ok(Some(chain));
-        }
-        let mut large = self.encoded(Some(&chain), contents, LARGE, &mut size)?;
-        if let Some(bits) = bits {
-            let bytes = self.encoded(Some(&bits), contents, LARGE, &mut size)?;
-            // Samples flatter planes of bits, and do not show the far repetitions that such planes hide.
-            if bytes + bytes / 64 < large
-                && (!has_matches || bytes < repeats::without_far_bytes(large, contents)?)
-            {
-                (large, chain) = (bytes, bits);
-            }
-        }
-        if is_clear {
-            return Ok(Some(chain));
-        }
-        let large_plain = self.encoded(None, contents, LARGE, &mut size)?;
-        let lens = [SMALL, LARGE].map(|sample| sample.len(contents.len()));
-        let filtered = expected([small, large], lens);
-        let mut plain = expected([plain, large_plain], lens);
-        if chain.has_dictionary() && has_matches {
-            // Each unit has a list of its own, so equal bytes of two units become different places.
-            plain = repeats::without_other_units(plain, contents)?;
-        }
-        let helps = if has_tables || filtered > plain + plain / 8 {
-            // A filter must be worth its time.
-            filtered + filtered / 32 < plain
-        } else {
-            let Some([filtered, plain]) = self.of_quarter(&chain, contents, size)? else {
-                return Ok(None);
-            };
-            // Contexts have learned most by now, so extrapolate only a quarter of the saving.
-            let lens = [lens[1], contents.len() / 4];
-            let of_all = |large, quarter: usize| {
-                quarter - quarter.saturating_sub(expected([large, quarter], lens)) / 4
-            };
-            let filtered = of_all(large, filtered);
-            filtered + filtered / 128 < of_all(large_plain, plain)
-        };
-        Ok(helps.then_some(chain))
+        self.parts = if codec.has_tables { 1 << tables.clamp(1, PARTS).ilog2() } else { 1 };
+        let candidates = self.candidates(contents, hints, codec)?;
+        ladder::climb(self, contents, codec, &candidates, &mut size)
     }
 
-    /// Chains to try, the best by a glance and those of the header, and the other findings of the glance.
+    /// The chains to choose from: the best by a glance, those of the header, and those with lists and rows.
     fn candidates(
         &mut self,
         contents: &[u8],
         hints: &Hints,
-        is_fast: bool,
-    ) -> Result<(Vec<FilterChain>, Seen), OutOfMemory> {
+        codec: CodecTraits,
+    ) -> Result<Candidates, OutOfMemory> {
         let mut glances = std::mem::take(&mut self.glances);
         glances.clear();
         for half in 0..2 {
@@ -253,11 +170,24 @@ impl Chooser {
                 glances.extend_from_slice(&contents[start..start + len]);
             }
         }
-        let chosen = self.candidates_of(&glances, hints, is_fast);
+        let found = self.candidates_of(&glances, hints, codec.is_fast);
         self.glances = glances;
-        chosen
+        let (mut chains, seen) = found?;
+        let known = chains.len();
+        if let Some((width, values)) = seen.of_few_values {
+            let digits = glance::digits_for_lists(width, &self.glances);
+            let index = if values > 256 { 2 } else { 1 };
+            let lists = self.chains_with_lists(contents, width, index, digits, codec.has_tables)?;
+            chains.extend(lists);
+        }
+        if let Some(width) = seen.narrow {
+            chains.extend(rows::chains(contents, width));
+        }
+        let has_others = chains.len() > known || hints.chains().next().is_some();
+        Ok(Candidates { chains, has_others })
     }
 
+    /// Chains to try, the best by a glance and those of the header, and the other findings of the glance.
     fn candidates_of(
         &mut self,
         glances: &[u8],
@@ -296,41 +226,8 @@ impl Chooser {
         Ok((tried, seen))
     }
 
-    /// The best of these chains, judged by a quarter of `contents`; `None` if it does not help.
-    fn best_of_quarter(
-        &mut self,
-        chains: [Option<FilterChain>; 3],
-        contents: &[u8],
-        mut size: impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
-    ) -> Result<Option<FilterChain>, OutOfMemory> {
-        let mut best = (usize::MAX, None);
-        for chain in chains.into_iter().flatten() {
-            let bytes = self.encoded(Some(&chain), contents, QUARTER, &mut size)?;
-            if bytes < best.0 {
-                best = (bytes, Some(chain));
-            }
-        }
-        let plain = self.encoded(None, contents, QUARTER, &mut size)?;
-        Ok(best.1.filter(|_| best.0 + best.0 / 128 < plain))
-    }
-
-    /// Bytes that a quarter of `contents` takes with `chain` and without; `None` if the chain does not fit it.
-    fn of_quarter(
-        &mut self,
-        chain: &FilterChain,
-        contents: &[u8],
-        mut size: impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
-    ) -> Result<Option<[usize; 2]>, OutOfMemory> {
-        let len = contents.len() / 4;
-        let quarter = &contents[(contents.len() - len) / 2 / ALIGNMENT * ALIGNMENT..][..len];
-        if !apply(chain, quarter, &mut self.filtered, &mut self.unit)? {
-            return Ok(None);
-        }
-        Ok(Some([size(&self.filtered)?, size(quarter)?]))
-    }
-
-    /// Bytes that pieces of `contents` take with `chain`. Each piece is filtered alone, or with the elements that it
-    /// depends on.
+    /// Bytes that a sample of `contents` takes with `chain`. Each piece is filtered alone, or with the elements that it
+    /// depends on. A chain that does not fit takes more than any block.
     fn encoded(
         &mut self,
         chain: Option<&FilterChain>,
@@ -340,6 +237,7 @@ impl Chooser {
     ) -> Result<usize, OutOfMemory> {
         let len = contents.len();
         let bytes = match chain.filter(|chain| chain.has_dictionary()) {
+            _ if sample == Sample::Middle => self.encoded_middle(chain, contents, size)?,
             Some(chain) => self.encoded_with_lists(chain, len, sample, size)?,
             None => {
                 let (piece_len, part_len) = (sample.piece_len(len), sample.len(len) / self.parts);
@@ -348,6 +246,24 @@ impl Chooser {
             }
         };
         Ok(bytes.unwrap_or(usize::MAX / 8))
+    }
+
+    /// Bytes that the codec takes for the middle quarter of `contents`; `None` if the chain does not fit it.
+    fn encoded_middle(
+        &mut self,
+        chain: Option<&FilterChain>,
+        contents: &[u8],
+        size: &mut impl FnMut(&[u8]) -> Result<usize, OutOfMemory>,
+    ) -> Result<Option<usize>, OutOfMemory> {
+        let len = Sample::Middle.len(contents.len());
+        let mut quarter = &contents[(contents.len() - len) / 2 / ALIGNMENT * ALIGNMENT..][..len];
+        if let Some(chain) = chain {
+            if !apply(chain, quarter, &mut self.filtered, &mut self.unit)? {
+                return Ok(None);
+            }
+            quarter = &self.filtered;
+        }
+        size(quarter).map(Some)
     }
 
     /// Bytes that the codec takes for pieces of `contents`, each filtered with `chain`, in a sample of this shape.
@@ -428,14 +344,6 @@ impl Chooser {
     }
 }
 
-/// The expected size of the block, scaled to the length of the second of two samples. The second takes fewer bytes for
-/// its length than the first by some factor; the block is expected to take fewer than the second by the same factor.
-fn expected([first, second]: [usize; 2], lens: [usize; 2]) -> usize {
-    let [first, second] = [first as u128, second as u128];
-    let scaled = first * lens[1] as u128 / lens[0] as u128;
-    (second * second / scaled.max(second).max(1)) as usize
-}
-
 /// The ranges of `count` pieces of `len` bytes, spread over `all` bytes from the beginning to the end. `all` is at
 /// least `len`.
 fn places(all: usize, count: usize, len: usize) -> impl Iterator<Item = Range<usize>> {
@@ -471,34 +379,5 @@ impl Frequencies {
         let saved: u64 = used.map(|&count| u64::from(count) * u64::from(log2(count))).sum();
         let all = u64::from(total) * u64::from(log2(total));
         (all.saturating_sub(saved) >> FRACTION_BITS) + of_table
-    }
-}
-
-/// The chain with bits transposed instead of bytes, if its elements are no records.
-fn with_bits(chain: &FilterChain) -> Option<FilterChain> {
-    let mut stages: Vec<_> = chain.stages().collect();
-    match stages.last_mut() {
-        Some(last @ &mut Stage::Transpose { width }) => {
-            *last = Stage::BitTranspose { width };
-            FilterChain::new(&stages)
-        }
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sample_that_saves_much_does_not_promise_all() {
-        let lens = [1 << 14, 1 << 16];
-        assert_eq!(expected([1000, 4000], lens), 4000, "nothing saved");
-        assert_eq!(expected([1000, 2000], lens), 1000, "half, and half again");
-        assert_eq!(expected([1000, 5000], lens), 5000, "no loss is expected");
-        assert_eq!(expected([0, 0], lens), 0);
-        // A wave with a period of twelve pieces: differences take less than a seventh of it in the small sample.
-        assert!(expected([716, 1988], lens) < expected([5768, 8628], lens));
-        expected([usize::MAX / 8; 2], lens);
     }
 }
