@@ -6,11 +6,12 @@ use super::greedy::Greedy;
 use super::lazy::{Lazy, Match};
 use super::optimal::{Effort, Optimal, OptimalParse};
 use super::probe::Backend;
-use super::segments::{Chunk, Segments};
-use super::tagged::{Candidates, Double4, Tagged};
+use super::segments::{Chunk, Parse, Segments};
+use super::tagged::{Candidates, Double4, Lookup, Tagged};
 use crate::codec::lz77::Params;
 use crate::codec::lz77::stream::spec::MIN_MATCH;
 use crate::codec::{OutOfMemory, reserve};
+use core::marker::PhantomData;
 use core::ops::Range;
 
 /// How matches are searched for and chosen. The variants differ in how many positions they keep for each hash.
@@ -55,57 +56,205 @@ type Lazy8Table = Double4<8, 5, 17>;
 type Lazy32Table = Buckets<2, 5, 16>;
 type Lazy64Table = Buckets<4, 6, 16>;
 
+/// The parse of blocks that a search needs, with its tables.
+trait BlockParse: Send + Sync {
+    /// Bytes of memory kept for blocks of `len` bytes.
+    fn memory(&self, params: &Params, len: usize) -> u64;
+
+    /// Makes room for a block of `len` bytes.
+    fn reserve(&mut self, params: &Params, len: usize) -> Result<(), OutOfMemory>;
+
+    /// Prepares for `block`.
+    ///
+    /// # Errors
+    /// If the system refuses memory.
+    fn start(&mut self, block: &[u8]) -> Result<(), OutOfMemory>;
+
+    /// Appends the matches of a chunk. The chunks of a block must come in order.
+    fn parse(&mut self, backend: Backend, params: &Params, chunk: Chunk<'_>);
+
+    /// Ends a block of `len` bytes.
+    fn finish(&mut self, _len: usize) {}
+}
+
+/// The parse for `search`, without memory yet.
+fn parse_for(search: Search) -> Box<dyn BlockParse> {
+    match search {
+        Search::None => Box::new(NoMatches),
+        Search::Greedy => Box::new(BySegments::<1, GreedyTable, Greedy>::default()),
+        Search::GreedyLarge => Box::new(BySegments::<1, GreedyLargeTable, Greedy>::default()),
+        Search::Double => Box::new(BySegments::<2, DoubleTable, Lazy<1>>::default()),
+        Search::Lazy4 => Box::new(BySegments::<4, Lazy4Table, Lazy<2>>::default()),
+        Search::Lazy8 => Box::new(BySegments::<8, Lazy8Table, Lazy<3>>::default()),
+        Search::Lazy32 => Box::<Quick>::default(),
+        Search::Lazy64 => Box::<Thorough>::default(),
+        Search::Optimal(effort) => Box::new(ByPrice { effort, optimal: Optimal::default() }),
+    }
+}
+
+struct NoMatches;
+
+impl BlockParse for NoMatches {
+    fn memory(&self, _params: &Params, _len: usize) -> u64 {
+        0
+    }
+
+    fn reserve(&mut self, _params: &Params, _len: usize) -> Result<(), OutOfMemory> {
+        Ok(())
+    }
+
+    fn start(&mut self, _block: &[u8]) -> Result<(), OutOfMemory> {
+        Ok(())
+    }
+
+    fn parse(&mut self, _backend: Backend, _params: &Params, _chunk: Chunk<'_>) {}
+}
+
+/// Finds the candidates of segments with a table `L`, and parses them with `Q`.
+struct BySegments<const N: usize, L, Q> {
+    candidates: Candidates<N, L>,
+    parse: PhantomData<fn() -> Q>,
+}
+
+impl<const N: usize, L: Lookup<N>, Q> Default for BySegments<N, L, Q> {
+    fn default() -> Self {
+        Self { candidates: Candidates::default(), parse: PhantomData }
+    }
+}
+
+impl<const N: usize, L: Lookup<N> + Send + Sync, Q: Parse<N>> BlockParse for BySegments<N, L, Q> {
+    fn memory(&self, params: &Params, _len: usize) -> u64 {
+        Candidates::<N, L>::memory(1 << params.segment_log)
+    }
+
+    fn reserve(&mut self, params: &Params, len: usize) -> Result<(), OutOfMemory> {
+        self.candidates.reserve(len.min(2 << params.segment_log))
+    }
+
+    fn start(&mut self, block: &[u8]) -> Result<(), OutOfMemory> {
+        self.candidates.start(block.len());
+        Ok(())
+    }
+
+    fn parse(&mut self, backend: Backend, _params: &Params, chunk: Chunk<'_>) {
+        backend.run(Segments::<_, _, Q>::new(chunk, &mut self.candidates));
+    }
+}
+
+/// The deep parse that looks ahead less.
+#[derive(Default)]
+struct Quick(Lazy32Table);
+
+impl BlockParse for Quick {
+    fn memory(&self, _params: &Params, _len: usize) -> u64 {
+        Lazy32Table::MEMORY
+    }
+
+    fn reserve(&mut self, _params: &Params, _len: usize) -> Result<(), OutOfMemory> {
+        self.0.reserve()
+    }
+
+    fn start(&mut self, block: &[u8]) -> Result<(), OutOfMemory> {
+        self.0.start(block.len());
+        Ok(())
+    }
+
+    fn parse(&mut self, backend: Backend, _params: &Params, chunk: Chunk<'_>) {
+        backend.run(Deep::new(chunk, &mut self.0, None));
+    }
+}
+
+/// The deep parse that also looks for short matches nearby.
+#[derive(Default)]
+struct Thorough {
+    table: Lazy64Table,
+    near: Near,
+}
+
+impl BlockParse for Thorough {
+    fn memory(&self, _params: &Params, _len: usize) -> u64 {
+        Lazy64Table::MEMORY + Near::MEMORY
+    }
+
+    fn reserve(&mut self, _params: &Params, _len: usize) -> Result<(), OutOfMemory> {
+        self.table.reserve()?;
+        self.near.reserve()
+    }
+
+    fn start(&mut self, block: &[u8]) -> Result<(), OutOfMemory> {
+        self.table.start(block.len());
+        self.near.start(block.len());
+        Ok(())
+    }
+
+    fn parse(&mut self, backend: Backend, _params: &Params, chunk: Chunk<'_>) {
+        backend.run(Deep::new(chunk, &mut self.table, Some(&mut self.near)));
+    }
+
+    fn finish(&mut self, len: usize) {
+        self.near.finish(len);
+    }
+}
+
+/// The optimal parse.
+struct ByPrice {
+    effort: Effort,
+    optimal: Optimal,
+}
+
+impl BlockParse for ByPrice {
+    fn memory(&self, params: &Params, len: usize) -> u64 {
+        Optimal::memory(params, len)
+    }
+
+    fn reserve(&mut self, params: &Params, len: usize) -> Result<(), OutOfMemory> {
+        let (chunk, segment) = (len.min(1 << params.chunk_log), len.min(1 << params.segment_log));
+        self.optimal.reserve(len, chunk, segment)
+    }
+
+    fn start(&mut self, block: &[u8]) -> Result<(), OutOfMemory> {
+        self.optimal.start(block)
+    }
+
+    fn parse(&mut self, backend: Backend, params: &Params, chunk: Chunk<'_>) {
+        let spacing = 1 << params.sample_spacing_log();
+        let Self { effort, optimal } = self;
+        backend.run(OptimalParse { optimal, effort: *effort, spacing, chunk });
+    }
+
+    fn finish(&mut self, len: usize) {
+        self.optimal.finish(len);
+    }
+}
+
 /// Finds the matches of blocks.
 pub(crate) struct Parser {
     backend: Backend,
     /// The matches of every other segment.
     scratch: Vec<Match>,
-    greedy: Option<Candidates<1, GreedyTable>>,
-    greedy_large: Option<Candidates<1, GreedyLargeTable>>,
-    double: Option<Candidates<2, DoubleTable>>,
-    lazy4: Option<Candidates<4, Lazy4Table>>,
-    lazy8: Option<Candidates<8, Lazy8Table>>,
-    lazy32: Option<Lazy32Table>,
-    lazy64: Option<(Lazy64Table, Near)>,
-    optimal: Option<Optimal>,
+    search: Search,
+    /// The parse for `search`. Another search frees its memory.
+    parse: Box<dyn BlockParse>,
 }
 
 impl Parser {
     pub(crate) fn new(backend: Backend) -> Self {
-        Self {
-            backend,
-            scratch: Vec::new(),
-            greedy: None,
-            greedy_large: None,
-            double: None,
-            lazy4: None,
-            lazy8: None,
-            lazy32: None,
-            lazy64: None,
-            optimal: None,
+        let search = Search::None;
+        Self { backend, scratch: Vec::new(), search, parse: parse_for(search) }
+    }
+
+    fn set_search(&mut self, search: Search) {
+        if self.search != search {
+            (self.search, self.parse) = (search, parse_for(search));
         }
     }
 
     /// Makes room for a block of `len` bytes.
     pub(crate) fn reserve(&mut self, params: &Params, len: usize) -> Result<(), OutOfMemory> {
-        let (chunk, segment) = (len.min(1 << params.chunk_log), len.min(1 << params.segment_log));
+        let segment = len.min(1 << params.segment_log);
         reserve(&mut self.scratch, segment / MIN_MATCH as usize + 1)?;
-        let positions = len.min(2 * segment);
-        match params.search {
-            Search::None => Ok(()),
-            Search::Greedy => self.greedy.get_or_insert_default().reserve(positions),
-            Search::GreedyLarge => self.greedy_large.get_or_insert_default().reserve(positions),
-            Search::Double => self.double.get_or_insert_default().reserve(positions),
-            Search::Lazy4 => self.lazy4.get_or_insert_default().reserve(positions),
-            Search::Lazy8 => self.lazy8.get_or_insert_default().reserve(positions),
-            Search::Lazy32 => self.lazy32.get_or_insert_default().reserve(),
-            Search::Lazy64 => {
-                let (table, near) = self.lazy64.get_or_insert_default();
-                table.reserve()?;
-                near.reserve()
-            }
-            Search::Optimal(_) => self.optimal.get_or_insert_default().reserve(len, chunk, segment),
-        }
+        self.set_search(params.search);
+        self.parse.reserve(params, len)
     }
 
     /// Prepares for `block`.
@@ -113,23 +262,8 @@ impl Parser {
     /// # Errors
     /// If the system refuses memory.
     pub(crate) fn start(&mut self, params: &Params, block: &[u8]) -> Result<(), OutOfMemory> {
-        let len = block.len();
-        match params.search {
-            Search::None => {}
-            Search::Greedy => self.greedy.get_or_insert_default().start(len),
-            Search::GreedyLarge => self.greedy_large.get_or_insert_default().start(len),
-            Search::Double => self.double.get_or_insert_default().start(len),
-            Search::Lazy4 => self.lazy4.get_or_insert_default().start(len),
-            Search::Lazy8 => self.lazy8.get_or_insert_default().start(len),
-            Search::Lazy32 => self.lazy32.get_or_insert_default().start(len),
-            Search::Lazy64 => {
-                let (table, near) = self.lazy64.get_or_insert_default();
-                table.start(len);
-                near.start(len);
-            }
-            Search::Optimal(_) => self.optimal.get_or_insert_default().start(block)?,
-        }
-        Ok(())
+        self.set_search(params.search);
+        self.parse.start(block)
     }
 
     /// Appends the matches of a chunk. The chunks of a block must come in order.
@@ -143,52 +277,13 @@ impl Parser {
     ) {
         let segment = 1 << params.segment_log;
         let scratch = &mut self.scratch;
-        let part = Chunk { block, chunk, segment, window_start, out, scratch };
-        match params.search {
-            Search::None => {}
-            Search::Greedy => {
-                let candidates = self.greedy.get_or_insert_default();
-                self.backend.run(Segments::<_, _, Greedy>::new(part, candidates));
-            }
-            Search::GreedyLarge => {
-                let candidates = self.greedy_large.get_or_insert_default();
-                self.backend.run(Segments::<_, _, Greedy>::new(part, candidates));
-            }
-            Search::Double => {
-                let candidates = self.double.get_or_insert_default();
-                self.backend.run(Segments::<_, _, Lazy<1>>::new(part, candidates));
-            }
-            Search::Lazy4 => {
-                let candidates = self.lazy4.get_or_insert_default();
-                self.backend.run(Segments::<_, _, Lazy<2>>::new(part, candidates));
-            }
-            Search::Lazy8 => {
-                let candidates = self.lazy8.get_or_insert_default();
-                self.backend.run(Segments::<_, _, Lazy<3>>::new(part, candidates));
-            }
-            Search::Lazy32 => {
-                let table = self.lazy32.get_or_insert_default();
-                self.backend.run(Deep::new(part, table, None));
-            }
-            Search::Lazy64 => {
-                let (table, near) = self.lazy64.get_or_insert_default();
-                self.backend.run(Deep::new(part, table, Some(near)));
-            }
-            Search::Optimal(effort) => {
-                let optimal = self.optimal.get_or_insert_default();
-                let spacing = 1 << params.sample_spacing_log();
-                self.backend.run(OptimalParse { optimal, effort, spacing, chunk: part });
-            }
-        }
+        let chunk = Chunk { block, chunk, segment, window_start, out, scratch };
+        self.parse.parse(self.backend, params, chunk);
     }
 
-    /// Ends the block.
-    pub(crate) fn finish(&mut self, params: &Params, len: usize) {
-        match params.search {
-            Search::Lazy64 => self.lazy64.get_or_insert_default().1.finish(len),
-            Search::Optimal(_) => self.optimal.get_or_insert_default().finish(len),
-            _ => {}
-        }
+    /// Ends a block of `len` bytes.
+    pub(crate) fn finish(&mut self, len: usize) {
+        self.parse.finish(len);
     }
 
     /// Bytes of memory that a search keeps for blocks of `len` bytes.
@@ -196,18 +291,7 @@ impl Parser {
         let segment = 1 << params.segment_log;
         // At worst, a match every four bytes; vectors grow to twice their contents.
         let scratch = 2 * (segment / 4) * size_of::<Match>() as u64;
-        let tables = match params.search {
-            Search::None => 0,
-            Search::Greedy => Candidates::<1, GreedyTable>::memory(segment),
-            Search::GreedyLarge => Candidates::<1, GreedyLargeTable>::memory(segment),
-            Search::Double => Candidates::<2, DoubleTable>::memory(segment),
-            Search::Lazy4 => Candidates::<4, Lazy4Table>::memory(segment),
-            Search::Lazy8 => Candidates::<8, Lazy8Table>::memory(segment),
-            Search::Lazy32 => Lazy32Table::MEMORY,
-            Search::Lazy64 => Lazy64Table::MEMORY + Near::MEMORY,
-            Search::Optimal(_) => Optimal::memory(params, len),
-        };
-        tables + scratch
+        parse_for(params.search).memory(params, len) + scratch
     }
 }
 
@@ -277,7 +361,7 @@ pub(crate) mod tests {
             let window_start = start >> params.window_log << params.window_log;
             parser.parse(params, block, chunk, window_start, &mut out);
         }
-        parser.finish(params, block.len());
+        parser.finish(block.len());
         out
     }
 

@@ -145,12 +145,12 @@ impl Encoder {
             }
             self.models.choose(&self.streams, self.chunks.len(), params.fse);
             if out.len() - before + self.models.min_len() >= limit {
-                self.parser.finish(params, block.len());
+                self.parser.finish(block.len());
                 return Ok(false);
             }
             entry = self.write_group(entry, out);
         }
-        self.parser.finish(params, block.len());
+        self.parser.finish(block.len());
         Ok(true)
     }
 
