@@ -40,7 +40,7 @@ __kernel void prepare(__global const uint *jobs, __global uint *state, __global 
     uint index = (uint)get_local_id(0);
     SHARED uint set_count;
     state += block * ENCODE_STATE;
-    segments += (size_t)block * SEGMENTS(slot) * SEGMENT_WORDS;
+    segments += SEGMENTS_AT(block, slot);
     uint count = state[ENCODE_SEGMENTS];
     if (index == 0) {
         uint sets = clamp(count / 48u, 1u, SETS);
@@ -77,8 +77,8 @@ __kernel void sums(
     uint parts = CELLS / 2 / THREADS;
     uint block = (uint)get_group_id(0) / parts;
     uint cell = (uint)get_group_id(0) % parts * THREADS + (uint)get_local_id(0);
-    segments += (size_t)block * SEGMENTS(slot) * SEGMENT_WORDS;
-    counts += (size_t)block * SEGMENTS(slot) * (CELLS / 2);
+    segments += SEGMENTS_AT(block, slot);
+    counts += COUNTS_AT(block, slot);
     uint count = state[block * ENCODE_STATE + ENCODE_SEGMENTS];
     uint low[SETS];
     uint high[SETS];
@@ -125,8 +125,8 @@ __kernel void assign(
     uint count = state[block * ENCODE_STATE + ENCODE_SEGMENTS];
     uint sets = state[block * ENCODE_STATE + ENCODE_SETS];
     if (sets == 1) return;
-    segments += (size_t)block * SEGMENTS(slot) * SEGMENT_WORDS;
-    counts += (size_t)block * SEGMENTS(slot) * (CELLS / 2);
+    segments += SEGMENTS_AT(block, slot);
+    counts += COUNTS_AT(block, slot);
     costs += (size_t)block * SETS * CELLS;
     for (uint s = (uint)get_group_id(0) % parts; s < count; s += parts) {
         if (segments[s * SEGMENT_WORDS + SEGMENT_KEPT] == 0) continue;

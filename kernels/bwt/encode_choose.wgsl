@@ -52,7 +52,7 @@ fn prepare(local_index: u32, workgroup_index: u32) {
     if block >= arrayLength(&jobs) / 8u {
         return;
     }
-    let at_segments = block * most_segments(args.slot) * SEGMENT_WORDS;
+    let at_segments = segments_at(block, args.slot);
     let count = new_state[block * ENCODE_STATE + ENCODE_SEGMENTS];
     if local_index == 0u {
         let sets = clamp(count / 48u, 1u, SETS);
@@ -101,8 +101,8 @@ fn sums(local_index: u32, workgroup_index: u32) {
         return;
     }
     let cell = workgroup_index % parts * THREADS + local_index;
-    let at_segments = block * most_segments(args.slot) * SEGMENT_WORDS;
-    let at_counts = block * most_segments(args.slot) * (CELLS / 2u);
+    let at_segments = segments_at(block, args.slot);
+    let at_counts = counts_at(block, args.slot);
     let count = state[block * ENCODE_STATE + ENCODE_SEGMENTS];
     var low: array<u32, SETS>;
     var high: array<u32, SETS>;
@@ -163,8 +163,8 @@ fn assign(local_index: u32, workgroup_index: u32) {
     if sets == 1u {
         return;
     }
-    let at_segments = block * most_segments(args.slot) * SEGMENT_WORDS;
-    let at_counts = block * most_segments(args.slot) * (CELLS / 2u);
+    let at_segments = segments_at(block, args.slot);
+    let at_counts = counts_at(block, args.slot);
     let at_costs = block * SETS * CELLS;
     for (var s = workgroup_index % parts; s < count; s += parts) {
         for (var k = local_index; k < SETS; k += THREADS) {

@@ -46,7 +46,7 @@ __kernel void code(
     begins += (size_t)block * slot;
     infos += (size_t)block * slot;
     words += (size_t)block * slot;
-    __global uint *segment = segments + ((size_t)block * SEGMENTS(slot) + s) * SEGMENT_WORDS;
+    __global uint *segment = segments + SEGMENTS_AT(block, slot) + s * SEGMENT_WORDS;
     intervals += ((size_t)block * SETS + segment[SEGMENT_SET]) * CELLS;
     uint first = segment[SEGMENT_RUN];
     uint end = s + 1 < segment_count ? segment[SEGMENT_WORDS + SEGMENT_RUN] : runs;

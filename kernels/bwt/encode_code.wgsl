@@ -48,7 +48,7 @@ fn code(local_index: u32, workgroup_index: u32) {
         return;
     }
     let base = block * args.slot;
-    let segment = (block * most_segments(args.slot) + s) * SEGMENT_WORDS;
+    let segment = segments_at(block, args.slot) + s * SEGMENT_WORDS;
     let tables = (block * SETS + segments[segment + SEGMENT_SET]) * CELLS;
     let first = segments[segment + SEGMENT_RUN];
     let least = segments[segment + SEGMENT_BEGIN];

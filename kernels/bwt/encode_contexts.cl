@@ -27,8 +27,8 @@ __kernel void contexts(
     uint segment_count = state[ENCODE_SEGMENTS];
     begins += (size_t)block * slot;
     infos += (size_t)block * slot;
-    segments += (size_t)block * SEGMENTS(slot) * SEGMENT_WORDS;
-    lists += (size_t)block * SEGMENTS(slot) * 64u;
+    segments += SEGMENTS_AT(block, slot);
+    lists += LISTS_AT(block, slot);
     __local uint *own = histories + team.index * 256u;
     for (uint s = (uint)get_group_id(0) % parts * TEAMS + team.index; s < segment_count; s += parts * TEAMS) {
         uint first = segments[s * SEGMENT_WORDS + SEGMENT_RUN];
@@ -91,8 +91,8 @@ __kernel void count(
     uint segment_count = state[ENCODE_SEGMENTS];
     begins += (size_t)block * slot;
     infos += (size_t)block * slot;
-    segments += (size_t)block * SEGMENTS(slot) * SEGMENT_WORDS;
-    counts += (size_t)block * SEGMENTS(slot) * (CELLS / 2);
+    segments += SEGMENTS_AT(block, slot);
+    counts += COUNTS_AT(block, slot);
     for (uint s = (uint)get_group_id(0) % parts; s < segment_count; s += parts) {
         __global uint *segment = segments + s * SEGMENT_WORDS;
         uint first = segment[SEGMENT_RUN];

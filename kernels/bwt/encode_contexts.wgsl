@@ -36,8 +36,8 @@ fn contexts(local_index: u32, workgroup_index: u32) {
     let len = jobs[block * 8u];
     let runs = state[block * ENCODE_STATE + ENCODE_RUNS];
     let segment_count = state[block * ENCODE_STATE + ENCODE_SEGMENTS];
-    let at_segments = block * most_segments(args.slot) * SEGMENT_WORDS;
-    let at_lists = block * most_segments(args.slot) * 64u;
+    let at_segments = segments_at(block, args.slot);
+    let at_lists = lists_at(block, args.slot);
     let own = team_index * 256u;
     let first_segment = team_uniform(workgroup_index % parts * TEAMS + team_index);
     for (var s = first_segment; s < segment_count; s += parts * TEAMS) {
@@ -118,8 +118,8 @@ fn count(local_index: u32, workgroup_index: u32) {
     let len = jobs[block * 8u];
     let runs = state[block * ENCODE_STATE + ENCODE_RUNS];
     let segment_count = state[block * ENCODE_STATE + ENCODE_SEGMENTS];
-    let at_segments = block * most_segments(args.slot) * SEGMENT_WORDS;
-    let at_counts = block * most_segments(args.slot) * (CELLS / 2u);
+    let at_segments = segments_at(block, args.slot);
+    let at_counts = counts_at(block, args.slot);
     for (var s = workgroup_index % parts; s < segment_count; s += parts) {
         let segment = at_segments + s * SEGMENT_WORDS;
         let first = count_segments[segment + SEGMENT_RUN];

@@ -230,7 +230,7 @@ __kernel void describe(
     uint which = (uint)get_group_id(0) % 3u;
     uint index = (uint)get_local_id(0);
     state += block * ENCODE_STATE;
-    segments += (size_t)block * SEGMENTS(slot) * SEGMENT_WORDS;
+    segments += SEGMENTS_AT(block, slot);
     exponents += (size_t)block * SETS * CELLS;
     fresh += block * SETS * CONTEXTS;
     for (uint i = index; i < 256; i += THREADS) models[i] = NEW_MODEL;

@@ -312,7 +312,7 @@ fn describe(local_index: u32, workgroup_index: u32) {
     let at_state = block * ENCODE_STATE;
     let sets = atomicLoad(&state[at_state + ENCODE_SETS]);
     if which == 0u {
-        let first = block * most_segments(args.slot) * SEGMENT_WORDS;
+        let first = segments_at(block, args.slot);
         describe_directory(first, atomicLoad(&state[at_state + ENCODE_SEGMENTS]), jobs[block * 8u]);
     } else if which == 1u {
         describe_tables(block, sets, 0u, 4u, 28u);

@@ -116,8 +116,8 @@ __kernel void ranks(
     uint chunks = (runs + CHUNK - 1) / CHUNK;
     infos += (size_t)block * slot;
     tables += (size_t)block * slot;
-    segments += (size_t)block * SEGMENTS(slot) * SEGMENT_WORDS;
-    lists += (size_t)block * SEGMENTS(slot) * 64u;
+    segments += SEGMENTS_AT(block, slot);
+    lists += LISTS_AT(block, slot);
     __local uint2 *found = keys + team.index * 128u;
     __local uint *own = (__local uint *)found;
     uint lane_bit = 1u << team.lane;

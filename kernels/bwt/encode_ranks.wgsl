@@ -159,8 +159,8 @@ fn ranks(local_index: u32, workgroup_index: u32) {
     }
     let base = block * args.slot;
     let at_state = block * ENCODE_STATE;
-    let at_segments = block * most_segments(args.slot) * SEGMENT_WORDS;
-    let at_lists = block * most_segments(args.slot) * 64u;
+    let at_segments = segments_at(block, args.slot);
+    let at_lists = lists_at(block, args.slot);
     let runs = state[at_state + ENCODE_RUNS];
     let segment_count = state[at_state + ENCODE_SEGMENTS];
     let chunks = (runs + CHUNK - 1u) / CHUNK;

@@ -116,7 +116,7 @@ __kernel void cut(
     TEAM_START(team);
     uint block = (uint)get_group_id(0);
     state += block * ENCODE_STATE;
-    segments += (size_t)block * SEGMENTS(slot) * SEGMENT_WORDS;
+    segments += SEGMENTS_AT(block, slot);
     begins += (size_t)block * slot;
     uint runs = state[ENCODE_RUNS];
     uint run = 0;

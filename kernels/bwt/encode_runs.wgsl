@@ -163,7 +163,7 @@ fn cut(local_index: u32, workgroup_index: u32) {
         return;
     }
     let base = block * args.slot;
-    let at_segments = block * most_segments(args.slot) * SEGMENT_WORDS;
+    let at_segments = segments_at(block, args.slot);
     let runs = team_uniform(cut_state[block * ENCODE_STATE + ENCODE_RUNS]);
     var run = 0u;
     var count = 0u;

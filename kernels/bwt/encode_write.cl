@@ -29,7 +29,7 @@ __kernel void measure(
     uint block = (uint)get_group_id(0) * THREADS + (uint)get_local_id(0);
     if (block >= blocks) return;
     state += block * ENCODE_STATE;
-    segments += (size_t)block * SEGMENTS(slot) * SEGMENT_WORDS;
+    segments += SEGMENTS_AT(block, slot);
     uint len = jobs[block * 8u];
     uint words = 0;
     for (uint s = 0; s < state[ENCODE_SEGMENTS]; s++) {
@@ -60,8 +60,8 @@ __kernel void assemble(
     uint len = jobs[block * 8u];
     uint header = state[ENCODE_HEADER];
     if (state[ENCODE_FULL] != 0 || header + 4 * state[ENCODE_WORDS] > slot + 256) return;
-    segments += (size_t)block * SEGMENTS(slot) * SEGMENT_WORDS;
-    lists += (size_t)block * SEGMENTS(slot) * 64u;
+    segments += SEGMENTS_AT(block, slot);
+    lists += LISTS_AT(block, slot);
     rows += (size_t)block * (slot / 256 + 1);
     words += (size_t)block * slot;
     payload += (size_t)block * (slot / 4 + 64);

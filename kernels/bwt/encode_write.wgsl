@@ -34,7 +34,7 @@ fn measure(local_index: u32, workgroup_index: u32) {
         return;
     }
     let at_state = block * ENCODE_STATE;
-    let segments = block * most_segments(args.slot) * SEGMENT_WORDS;
+    let segments = segments_at(block, args.slot);
     let len = jobs[block * 8u];
     var coded = 0u;
     for (var s = 0u; s < measured[at_state + ENCODE_SEGMENTS]; s++) {
@@ -85,8 +85,8 @@ fn assemble(local_index: u32, workgroup_index: u32) {
     if final_state[at_state + ENCODE_FULL] != 0u || header + 4u * final_state[at_state + ENCODE_WORDS] > slot + 256u {
         return;
     }
-    let segments = block * most_segments(slot) * SEGMENT_WORDS;
-    let at_list = block * most_segments(slot) * 64u;
+    let segments = segments_at(block, slot);
+    let at_list = lists_at(block, slot);
     let at_rows = block * (slot / 256u + 1u);
     let at_payload = block * (slot / 4u + 64u);
     let text = block * described_room(slot);

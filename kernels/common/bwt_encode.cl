@@ -33,6 +33,11 @@
 #define CELLS (CONTEXTS * 32u)
 #define SETS 8u
 
+// Where a block's segments, their lists of symbols and their counts begin, in words.
+#define SEGMENTS_AT(block, slot) ((size_t)(block) * SEGMENTS(slot) * SEGMENT_WORDS)
+#define LISTS_AT(block, slot) ((size_t)(block) * SEGMENTS(slot) * 64u)
+#define COUNTS_AT(block, slot) ((size_t)(block) * SEGMENTS(slot) * (CELLS / 2))
+
 inline uint low_bits(uint v, uint bits) {
     return v & ((1u << bits) - 1u);
 }

@@ -35,6 +35,20 @@ fn most_segments(slot: u32) -> u32 {
     return (slot + 8191u) / 8192u + 1u;
 }
 
+// Where a block's segments, their lists of symbols and their counts begin, in words.
+
+fn segments_at(block: u32, slot: u32) -> u32 {
+    return block * most_segments(slot) * SEGMENT_WORDS;
+}
+
+fn lists_at(block: u32, slot: u32) -> u32 {
+    return block * most_segments(slot) * 64u;
+}
+
+fn counts_at(block: u32, slot: u32) -> u32 {
+    return block * most_segments(slot) * (CELLS / 2u);
+}
+
 fn low_bits(v: u32, bits: u32) -> u32 {
     return v & ((1u << bits) - 1u);
 }
