@@ -25,7 +25,7 @@
 //! | [`auto`] | chooses between the CPU alone and a GPU beside it |
 //! | [`registry`] | the devices to choose from |
 //! | [`auto_session`] | one job: chooses its device, and learns from it |
-//! | [`workload`] | a kind of work, and measurements of CPU and devices with it |
+//! | [`workload`] | a kind of work, its rates on devices, and measurements with it |
 //! | [`rate_cache`] | measured rates, kept in the user's cache folder |
 
 pub(crate) mod auto;
