@@ -16,10 +16,11 @@ use crate::codec::lz77::stream::directory::{Entry, Header};
 use crate::codec::lz77::{MAX_CHUNK_LOG, MIN_CHUNK_LOG};
 use crate::gpu::device::{Api, Kind, Limits, Teams};
 use crate::gpu::model::kernel::{
-    Kernel, LZ77_DECODE, LZ77_LAYOUT, LZ77_LITERALS, LZ77_ORDER, LZ77_TABLES, LZ77_WINDOWS,
+    LZ77_DECODE, LZ77_LAYOUT, LZ77_LITERALS, LZ77_ORDER, LZ77_TABLES, LZ77_WINDOWS,
 };
-use crate::gpu::model::plan::{Plan, PlanError, Run, Shape, Step};
+use crate::gpu::model::plan::{Buffer, Plan, PlanError, Shape};
 use crate::gpu::stages::filter::Undoing;
+use crate::gpu::stages::lz77_code::UnsizedStep;
 
 /// The longest chunk whose sequences can be recorded, as a base-2 logarithm; the bytes of a chunk per record; and the
 /// additional records for the last chunk of a block.
@@ -193,171 +194,250 @@ fn measured(name: &str, usual: u32) -> u32 {
 /// # Errors
 /// Fails if a kernel's cost is wrong.
 pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanError> {
-    let mut plan = Plan::new(shape);
-    let contents = plan.buffer(&LZ77_DECODE, "contents")?;
-    let jobs = plan.buffer(&LZ77_LAYOUT, "jobs")?;
-    let payload = plan.buffer(&LZ77_LAYOUT, "payload")?;
-    let results = plan.buffer(&LZ77_LAYOUT, "results")?;
-    let chunks = plan.buffer(&LZ77_LAYOUT, "lz77_chunks")?;
-    let tables = plan.buffer(&LZ77_TABLES, "lz77_tables")?;
-    // Every plan has these buffers, since memory is allocated before the needs of the batches are known.
-    let places = plan.buffer(&LZ77_DECODE, "lz77_places")?;
-    let offsets = plan.buffer(&LZ77_DECODE, "lz77_distances")?;
-    let starts = plan.buffer(&LZ77_DECODE, "lz77_starts")?;
-    let order = plan.buffer(&LZ77_DECODE, "lz77_order")?;
+    let mut decoding = Decoding::new(limits, shape, needs)?;
+    decoding.append_tables();
+    if decoding.is_literals() {
+        decoding.append_literals();
+    } else if decoding.is_recorded() {
+        decoding.append_windows();
+    } else {
+        decoding.append_turns();
+    }
+    Ok(decoding.plan)
+}
 
-    let chunk_log = needs.chunk_log.clamp(MIN_CHUNK_LOG, MAX_CHUNK_LOG);
-    let max_chunks = shape.slot.div_ceil(1 << chunk_log);
-    // If every window has several chunks, a dispatch handles every `stride`-th chunk.
-    let stride = 1u32 << needs.min_log.min(needs.max_log);
-    let turns = 1u32 << needs.max_log;
-    let per_block = max_chunks.div_ceil(stride);
-    let group_log = u32::from(needs.group_log.min(MAX_GROUP_LOG));
-    let groups = max_chunks.div_ceil(1 << group_log);
-    let payload_units = (plan.buffers[payload.0].bytes / 16) as u32;
-    let fse = ("FSE", u32::from(needs.fse));
-    let is_literals = needs.fse && !needs.matches;
-    // Put as many teams in a workgroup as its memory allows; through WebGPU a single team is fastest.
-    let one = limits.teams == Teams::Local || limits.api == Api::WebGpu;
-    let teams = |most: u32| if one { 1 } else { most };
-    let mut run = |kernel: &'static Kernel,
-                   stage,
-                   entry,
-                   defines: &[_],
-                   buffers: &[_],
-                   args: &[u32],
-                   work: u32,
-                   teams: u32| {
-        plan.steps.push(Step::Run(Run {
-            stage,
-            kernel,
-            entry,
-            defines: defines.to_vec(),
-            buffers: buffers.to_vec(),
-            args: args.to_vec(),
-            groups: work.div_ceil(teams),
-            threads: 32 * teams,
-        }));
-    };
+/// A plan in the making, with the buffers and sizes that its steps share.
+struct Decoding<'a> {
+    plan: Plan,
+    limits: &'a Limits,
+    needs: Needs,
+    max_chunks: u32,
+    /// If every window has several chunks, a dispatch handles every `stride`-th chunk.
+    stride: u32,
+    turns: u32,
+    /// Chunks of a block that a dispatch handles.
+    per_block: u32,
+    group_log: u32,
+    contents: Buffer,
+    jobs: Buffer,
+    payload: Buffer,
+    results: Buffer,
+    chunks: Buffer,
+    tables: Buffer,
+    places: Buffer,
+    distances: Buffer,
+    starts: Buffer,
+    order: Buffer,
+}
 
-    run(
-        &LZ77_LAYOUT,
-        "layout",
-        "lz77_layout",
-        &[],
-        &[jobs, payload, results, chunks],
-        &[shape.blocks, max_chunks, shape.slot, payload_units, group_log],
-        shape.blocks,
-        teams(4),
-    );
-    run(
-        &LZ77_TABLES,
-        "tables",
-        "lz77_tables",
-        &[fse, ("LITERALS", u32::from(is_literals))],
-        &[payload, results, chunks, tables],
-        &[shape.blocks, max_chunks, groups],
-        shape.blocks * groups,
-        match limits.teams {
+impl<'a> Decoding<'a> {
+    fn new(limits: &'a Limits, shape: Shape, needs: Needs) -> Result<Self, PlanError> {
+        let mut plan = Plan::new(shape);
+        let contents = plan.buffer(&LZ77_DECODE, "contents")?;
+        let jobs = plan.buffer(&LZ77_LAYOUT, "jobs")?;
+        let payload = plan.buffer(&LZ77_LAYOUT, "payload")?;
+        let results = plan.buffer(&LZ77_LAYOUT, "results")?;
+        let chunks = plan.buffer(&LZ77_LAYOUT, "lz77_chunks")?;
+        let tables = plan.buffer(&LZ77_TABLES, "lz77_tables")?;
+        // Every plan has these buffers, since memory is allocated before the needs of the batches are known.
+        let places = plan.buffer(&LZ77_DECODE, "lz77_places")?;
+        let distances = plan.buffer(&LZ77_DECODE, "lz77_distances")?;
+        let starts = plan.buffer(&LZ77_DECODE, "lz77_starts")?;
+        let order = plan.buffer(&LZ77_DECODE, "lz77_order")?;
+        let chunk_log = needs.chunk_log.clamp(MIN_CHUNK_LOG, MAX_CHUNK_LOG);
+        let max_chunks = shape.slot.div_ceil(1 << chunk_log);
+        let stride = 1u32 << needs.min_log.min(needs.max_log);
+        Ok(Self {
+            plan,
+            limits,
+            needs,
+            max_chunks,
+            stride,
+            turns: 1 << needs.max_log,
+            per_block: max_chunks.div_ceil(stride),
+            group_log: needs.group_log.min(MAX_GROUP_LOG).into(),
+            contents,
+            jobs,
+            payload,
+            results,
+            chunks,
+            tables,
+            places,
+            distances,
+            starts,
+            order,
+        })
+    }
+
+    fn fse(&self) -> (&'static str, u32) {
+        ("FSE", self.needs.fse.into())
+    }
+
+    fn is_literals(&self) -> bool {
+        self.needs.fse && !self.needs.matches
+    }
+
+    /// Whether sequences are recorded first, and windows written from the records.
+    fn is_recorded(&self) -> bool {
+        (self.turns > 1 || measured("PZ_RECORDS", 0) != 0)
+            && !self.needs.in_turns
+            && self.limits.max_workgroup >= WINDOW_THREADS[0]
+    }
+
+    /// Limits the registers of a work item. With 56, 36 teams run at once on a multiprocessor of the H200. A higher
+    /// limit or more teams are slower.
+    fn registers(&self) -> (&'static str, u32) {
+        ("MAX_REGISTERS", if self.needs.fse { 64 } else { 56 })
+    }
+
+    /// Teams in a workgroup: as many as its memory allows, up to `max`. Through WebGPU a single team is fastest.
+    fn teams(&self, max: u32) -> u32 {
+        let one = self.limits.teams == Teams::Local || self.limits.api == Api::WebGpu;
+        if one { 1 } else { max }
+    }
+
+    /// Whether `work` teams leave some compute units idle. Long windows leave few teams.
+    fn are_few(&self, work: u32) -> bool {
+        work <= 4 * self.limits.compute_units
+    }
+
+    /// Teams in a workgroup that decodes. Few teams are spread over all compute units.
+    fn decoding_teams(&self, work: u32) -> u32 {
+        let max = if self.needs.fse { 2 } else { 4 };
+        if self.are_few(work) { 1 } else { self.teams(max) }
+    }
+
+    /// Appends a step of `work` teams, `teams` in each workgroup.
+    fn push(&mut self, step: UnsizedStep, work: u32, teams: u32) {
+        self.plan.steps.push(step.of_size(work.div_ceil(teams), 32 * teams));
+    }
+
+    /// Finds the records of chunks, and builds the tables of groups.
+    fn append_tables(&mut self) {
+        let Self { max_chunks, group_log, jobs, payload, results, chunks, tables, .. } = *self;
+        let Shape { slot, blocks } = self.plan.shape;
+        let payload_units = (self.plan.buffers[payload.0].bytes / 16) as u32;
+        let layout = UnsizedStep {
+            stage: "layout",
+            kernel: &LZ77_LAYOUT,
+            entry: "lz77_layout",
+            defines: vec![],
+            buffers: vec![jobs, payload, results, chunks],
+            args: vec![blocks, max_chunks, slot, payload_units, group_log],
+        };
+        self.push(layout, blocks, self.teams(4));
+        let groups = max_chunks.div_ceil(1 << group_log);
+        let teams = match self.limits.teams {
             Teams::Ptx => 4,
-            Teams::Subgroup if limits.local_memory >= 32 << 10 => 2,
+            Teams::Subgroup if self.limits.local_memory >= 32 << 10 => 2,
             _ => 1,
-        },
-    );
-    if is_literals {
+        };
+        let build = UnsizedStep {
+            stage: "tables",
+            kernel: &LZ77_TABLES,
+            entry: "lz77_tables",
+            defines: vec![self.fse(), ("LITERALS", self.is_literals().into())],
+            buffers: vec![payload, results, chunks, tables],
+            args: vec![blocks, max_chunks, groups],
+        };
+        self.push(build, blocks * groups, teams);
+    }
+
+    /// Decodes chunks that hold only literals.
+    fn append_literals(&mut self) {
+        let Self { max_chunks, contents, payload, results, chunks, tables, .. } = *self;
+        let Shape { slot, blocks } = self.plan.shape;
         // The teams of a workgroup share a table.
         let max_log = measured("PZ_LITERAL_TEAMS_LOG", 2);
-        let teams = if limits.teams == Teams::Local { 1 } else { 1 << group_log.min(max_log) };
+        let teams = match self.limits.teams {
+            Teams::Local => 1,
+            _ => 1 << self.group_log.min(max_log),
+        };
         let per_block = max_chunks.div_ceil(teams);
         // This limit lets 48 teams run at once on a multiprocessor of the H200.
         let registers = ("MAX_REGISTERS", measured("PZ_LITERAL_REGISTERS", 40));
-        let defines = [fse, ("LITERALS", 1), registers];
-        run(
-            &LZ77_LITERALS,
-            "decode",
-            "lz77_literals",
-            &defines,
-            &[contents, payload, results, chunks, tables],
-            &[shape.blocks, max_chunks, shape.slot, per_block],
-            shape.blocks * per_block * teams,
-            teams,
-        );
-        return Ok(plan);
+        let literals = UnsizedStep {
+            stage: "decode",
+            kernel: &LZ77_LITERALS,
+            entry: "lz77_literals",
+            defines: vec![self.fse(), ("LITERALS", 1), registers],
+            buffers: vec![contents, payload, results, chunks, tables],
+            args: vec![blocks, max_chunks, slot, per_block],
+        };
+        self.push(literals, blocks * per_block * teams, teams);
     }
-    // With 56 registers, 36 teams run at once on a multiprocessor of the H200. A higher limit or more teams are slower.
-    let registers = ("MAX_REGISTERS", if needs.fse { 64 } else { 56 });
-    // Long windows leave few teams; spread those over all compute units.
-    let are_few = |work: u32| work <= 4 * limits.compute_units;
-    let in_group = |work: u32| {
-        if are_few(work) { 1 } else { teams(if needs.fse { 2 } else { 4 }) }
-    };
-    let is_recorded = (turns > 1 || measured("PZ_RECORDS", 0) != 0)
-        && !needs.in_turns
-        && limits.max_workgroup >= WINDOW_THREADS[0];
-    if is_recorded {
-        let work = shape.blocks * max_chunks;
-        run(
-            &LZ77_DECODE,
-            "decode",
-            "lz77_decode",
-            &[fse, registers, ("RECORDS", 1)],
-            &[contents, payload, results, chunks, tables, places, offsets, starts],
-            &[shape.blocks, max_chunks, shape.slot, max_chunks, 1, 0, 0],
-            work,
-            in_group(work),
-        );
+
+    /// Records the sequences of all chunks at once, then writes windows.
+    fn append_windows(&mut self) {
+        let Self { max_chunks, contents, payload, results, chunks, tables, .. } = *self;
+        let Self { stride, per_block, places, distances, starts, .. } = *self;
+        let Shape { slot, blocks } = self.plan.shape;
+        let work = blocks * max_chunks;
+        let record = UnsizedStep {
+            stage: "decode",
+            kernel: &LZ77_DECODE,
+            entry: "lz77_decode",
+            defines: vec![self.fse(), self.registers(), ("RECORDS", 1)],
+            buffers: vec![contents, payload, results, chunks, tables, places, distances, starts],
+            args: vec![blocks, max_chunks, slot, max_chunks, 1, 0, 0],
+        };
+        self.push(record, work, self.decoding_teams(work));
         // On a software device, limit how much one dispatch does.
-        let is_software = limits.kind == Kind::Software;
-        let windows = shape.blocks * per_block;
+        let is_software = self.limits.kind == Kind::Software;
+        let windows = blocks * per_block;
         // A multiprocessor of the H200 runs two workgroups of 512 at once; through WebGPU one of 1024 is as fast.
-        let alone = if limits.api == Api::WebGpu { 3 } else { 1 };
-        let is_few = windows <= alone * limits.compute_units;
+        let alone = if self.limits.api == Api::WebGpu { 3 } else { 1 };
+        let is_few = windows <= alone * self.limits.compute_units;
         let most = if is_software { 0 } else { 1 + usize::from(is_few) };
         let threads = measured("PZ_WINDOW_THREADS", WINDOW_THREADS[most]);
-        let threads = threads.min(1 << limits.max_workgroup.ilog2());
-        let each = if is_software { 1 } else { turns };
-        for turn in (0..turns).step_by(each as usize) {
-            run(
-                &LZ77_WINDOWS,
-                "windows",
-                "lz77_windows",
-                &[("MAX_REGISTERS", 64), ("LANE_BYTES", 4)],
-                &[contents, results, chunks, places, offsets, starts],
-                &[shape.blocks, max_chunks, shape.slot, per_block, stride, turn, each],
-                windows * (threads / 32),
-                threads / 32,
-            );
+        let threads = threads.min(1 << self.limits.max_workgroup.ilog2());
+        let each = if is_software { 1 } else { self.turns };
+        for turn in (0..self.turns).step_by(each as usize) {
+            let write = UnsizedStep {
+                stage: "windows",
+                kernel: &LZ77_WINDOWS,
+                entry: "lz77_windows",
+                defines: vec![("MAX_REGISTERS", 64), ("LANE_BYTES", 4)],
+                buffers: vec![contents, results, chunks, places, distances, starts],
+                args: vec![blocks, max_chunks, slot, per_block, stride, turn, each],
+            };
+            self.push(write, windows * (threads / 32), threads / 32);
         }
-        return Ok(plan);
     }
-    let work = shape.blocks * per_block;
-    // Where compute units have several teams each, an order of the chunks lets them share the work equally.
-    let is_ordered = turns == 1 && !are_few(work);
-    if is_ordered {
-        let of_order = (ORDER_THREADS.min(1 << limits.max_workgroup.ilog2()) / 32).max(1);
-        let round = (in_group(work) * limits.compute_units).max(1);
-        run(
-            &LZ77_ORDER,
-            "layout",
-            "lz77_order",
-            &[],
-            &[chunks, order],
-            &[work, max_chunks, per_block, stride, round],
-            of_order,
-            of_order,
-        );
+
+    /// Decodes the first chunk of every window, then the second, and so on.
+    fn append_turns(&mut self) {
+        let Self { max_chunks, contents, payload, results, chunks, tables, .. } = *self;
+        let Self { stride, turns, per_block, order, .. } = *self;
+        let Shape { slot, blocks } = self.plan.shape;
+        let work = blocks * per_block;
+        let teams = self.decoding_teams(work);
+        // Where compute units have several teams each, an order of the chunks lets them share the work equally.
+        let is_ordered = turns == 1 && !self.are_few(work);
+        if is_ordered {
+            let of_order = (ORDER_THREADS.min(1 << self.limits.max_workgroup.ilog2()) / 32).max(1);
+            let round = (teams * self.limits.compute_units).max(1);
+            let sort = UnsizedStep {
+                stage: "layout",
+                kernel: &LZ77_ORDER,
+                entry: "lz77_order",
+                defines: vec![],
+                buffers: vec![chunks, order],
+                args: vec![work, max_chunks, per_block, stride, round],
+            };
+            self.push(sort, of_order, of_order);
+        }
+        for turn in 0..turns {
+            let is_ordered = u32::from(is_ordered);
+            let decode = UnsizedStep {
+                stage: "decode",
+                kernel: &LZ77_DECODE,
+                entry: "lz77_decode",
+                defines: vec![self.fse(), self.registers()],
+                buffers: vec![contents, payload, results, chunks, tables, order],
+                args: vec![blocks, max_chunks, slot, per_block, stride, turn, is_ordered],
+            };
+            self.push(decode, work, teams);
+        }
     }
-    for turn in 0..turns {
-        run(
-            &LZ77_DECODE,
-            "decode",
-            "lz77_decode",
-            &[fse, registers],
-            &[contents, payload, results, chunks, tables, order],
-            &[shape.blocks, max_chunks, shape.slot, per_block, stride, turn, u32::from(is_ordered)],
-            work,
-            in_group(work),
-        );
-    }
-    Ok(plan)
 }

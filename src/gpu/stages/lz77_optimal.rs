@@ -63,103 +63,166 @@ pub(in crate::gpu) fn append(
     {
         return Err(PlanError::Declined("segments or searches that are too large".into()));
     }
-    let Shape { slot, blocks } = plan.shape;
-    let jobs = plan.buffer(&LZ77_CANDIDATES, "jobs")?;
-    let contents = plan.buffer(&LZ77_CANDIDATES, "contents")?;
-    let entries = plan.buffer(&LZ77_CANDIDATES, "entries")?;
-    let low = plan.buffer(&LZ77_CANDIDATES, "lz77_low")?;
-    let high = plan.buffer(&LZ77_CANDIDATES, "lz77_high")?;
-    let states = plan.buffer(&LZ77_OPTIMAL, "lz77_states")?;
-    let symbols = plan.buffer(&LZ77_PRICES, "lz77_symbols")?;
-    let matches = plan.buffer(&LZ77_OPTIMAL, "matches")?;
-    let match_counts = plan.buffer(&LZ77_OPTIMAL, "match_counts")?;
-    let (window_log, chunk_log) = (u32::from(params.window_log), u32::from(params.chunk_log));
-
-    // The candidates in the order of suffixes.
-    bwt_encode::append_suffix_sort(plan, limits)?;
-    let rank = plan.buffer(&LZ77_SUFFIXES, "sort_rank")?;
-    let ordered = plan.buffer(&LZ77_SUFFIXES, "sort_position_a")?;
-    let team_threads = if limits.teams == Teams::Local { 32 } else { 64 };
-    let places = blocks * slot.div_ceil(GROUP_THREADS);
-    let mut steps = Steps { plan, team_threads };
-    let what = ("suffixes", &LZ77_SUFFIXES, "order");
-    steps.of_groups(what, places, vec![], vec![jobs, rank, ordered], vec![slot, blocks]);
-    let what = ("suffixes", &LZ77_SUFFIXES, "neighbours");
-    let args = vec![slot, blocks, window_log];
-    steps.of_groups(what, places, vec![], vec![jobs, ordered, low], args);
-
-    // The candidates by each hash; the hash of three bytes gives only one.
-    let hash = |bytes, bits, candidates| Hash { bytes, bits, candidates };
-    let (three, four) = (hash(3, 14, 1), hash(4, 16, 4));
-    let found = plan.buffer(&LZ77_CANDIDATES, "found")?;
-    let positions = plan.buffer(&LZ77_CANDIDATES, "sorted_positions")?;
-    let marks = plan.buffer(&LZ77_CANDIDATES, "sorted_marks")?;
-    let sorted_places = plan.buffer(&LZ77_CANDIDATES, "sorted_places")?;
-    let rows = plan.buffer(&LZ77_LATEST_ONE, "rows_one")?;
-    let chunks = slot.div_ceil(1 << chunk_log);
-    let defines = vec![
-        ("CANDIDATES", four.candidates),
-        ("HASH_BITS", four.bits),
-        ("INHERITED_LENGTH", effort.inherited_length),
-    ];
-    Sort { plan, limits, window_log }.append_latest(three, found, rows)?;
-    Sort { plan, limits, window_log }.append_entries(four, entries)?;
-    let mut steps = Steps { plan, team_threads };
-    let what = ("candidates", &LZ77_CANDIDATES, "mark");
-    let buffers = vec![jobs, entries, positions, marks, sorted_places];
-    let args = vec![slot, blocks, window_log];
-    steps.of_groups(what, places, defines.clone(), buffers, args);
-    let args = vec![slot, blocks, chunk_log];
-    let what = ("candidates", &LZ77_CANDIDATES, "list");
-    let sources = vec![jobs, contents, found, positions, marks, sorted_places, low, high];
-    steps.of_groups(what, places, defines.clone(), sources, args);
-    let what = ("candidates", &LZ77_CANDIDATES, "inherit");
-    let args = vec![slot, chunks, blocks, chunk_log];
-    steps.of_teams(what, blocks * chunks, defines, vec![jobs, low, high], args);
-
-    steps.plan.steps.push(Step::Clear(symbols));
-    let stride = (steps.plan.buffers[symbols.0].bytes / u64::from(blocks) / 4) as u32;
-    let pieces = slot.div_ceil(PIECE);
-    let what = ("prices", &LZ77_PRICES, "count_bytes");
-    let args = vec![slot, chunk_log, pieces, blocks, stride];
-    let first = |is_first: bool| vec![("FIRST", u32::from(is_first))];
-    steps.of_groups(what, blocks * pieces, first(true), vec![jobs, contents, symbols], args);
-    // The parse also visits the end of a segment.
-    let positions = (1 << params.segment_log) + 1;
-    let part = if limits.ends_long_loops() { LIMITED_POSITIONS } else { positions };
-    let state_stride = (steps.plan.buffers[states.0].bytes / u64::from(blocks) / 16) as u32;
-    for pass in 1..=effort.passes {
-        let Segments { spacing_log, lanes, chunks: of_group } =
-            if pass < effort.passes { sample } else { all };
-        let segments = slot.div_ceil(1 << (params.segment_log + spacing_log));
-        let groups = blocks * segments.div_ceil(lanes);
-        let what = ("prices", &LZ77_PRICES, "prices");
-        let args = vec![slot, chunk_log, chunks, blocks, stride];
-        steps.of_teams(what, blocks * chunks, first(pass == 1), vec![jobs, symbols], args);
-        let defines = vec![
-            ("SEGMENT_LOG", params.segment_log.into()),
-            ("SPACING_LOG", spacing_log.into()),
-            ("CHUNKS", of_group),
-            ("NICE_LENGTH", nice),
-            ("EVERY_LENGTH", effort.every_length),
-            ("COUNT", u32::from(pass < effort.passes)),
-        ];
-        for begin in (0..positions).step_by(part as usize) {
-            let buffers = vec![jobs, contents, low, high, symbols, entries, states, match_counts];
-            let size = vec![slot, segments, blocks, window_log, chunk_log, stride];
-            let args = [size, vec![state_stride, begin, part]].concat();
-            let what = ("parse", &LZ77_OPTIMAL, "parse");
-            steps.push(what, (groups, lanes), defines.clone(), buffers, args);
-        }
-        let mut buffers = vec![jobs, entries, matches, match_counts];
-        if pass < effort.passes {
-            buffers.extend([contents, symbols]);
-        }
-        let args = vec![slot, segments, blocks, chunk_log, stride];
-        let what = ("parse", &LZ77_OPTIMAL, "trace");
-        steps.push(what, (groups, lanes), defines, buffers, args);
-    }
+    let parsing = Parsing::new(plan, limits, params, effort)?;
+    parsing.append_candidates(plan)?;
+    parsing.append_passes(plan, sample, all);
     Ok(())
+}
+
+/// The buffers and sizes that the steps share.
+struct Parsing<'a> {
+    limits: &'a Limits,
+    params: &'a Params,
+    effort: Effort,
+    slot: u32,
+    blocks: u32,
+    chunks_per_block: u32,
+    /// Work items per workgroup of teams.
+    team_threads: u32,
+    jobs: Buffer,
+    contents: Buffer,
+    entries: Buffer,
+    low: Buffer,
+    high: Buffer,
+    states: Buffer,
+    symbols: Buffer,
+    matches: Buffer,
+    match_counts: Buffer,
+}
+
+impl<'a> Parsing<'a> {
+    fn new(
+        plan: &mut Plan,
+        limits: &'a Limits,
+        params: &'a Params,
+        effort: Effort,
+    ) -> Result<Self, PlanError> {
+        let Shape { slot, blocks } = plan.shape;
+        Ok(Self {
+            limits,
+            params,
+            effort,
+            slot,
+            blocks,
+            chunks_per_block: slot.div_ceil(1 << params.chunk_log),
+            team_threads: if limits.teams == Teams::Local { 32 } else { 64 },
+            jobs: plan.buffer(&LZ77_CANDIDATES, "jobs")?,
+            contents: plan.buffer(&LZ77_CANDIDATES, "contents")?,
+            entries: plan.buffer(&LZ77_CANDIDATES, "entries")?,
+            low: plan.buffer(&LZ77_CANDIDATES, "lz77_low")?,
+            high: plan.buffer(&LZ77_CANDIDATES, "lz77_high")?,
+            states: plan.buffer(&LZ77_OPTIMAL, "lz77_states")?,
+            symbols: plan.buffer(&LZ77_PRICES, "lz77_symbols")?,
+            matches: plan.buffer(&LZ77_OPTIMAL, "matches")?,
+            match_counts: plan.buffer(&LZ77_OPTIMAL, "match_counts")?,
+        })
+    }
+
+    fn window_log(&self) -> u32 {
+        self.params.window_log.into()
+    }
+
+    fn chunk_log(&self) -> u32 {
+        self.params.chunk_log.into()
+    }
+
+    /// Lists the candidates of each position, in the order of suffixes and by each hash.
+    fn append_candidates(&self, plan: &mut Plan) -> Result<(), PlanError> {
+        let Self { limits, slot, blocks, jobs, contents, entries, low, high, .. } = *self;
+        let (team_threads, window_log) = (self.team_threads, self.window_log());
+        bwt_encode::append_suffix_sort(plan, limits)?;
+        let rank = plan.buffer(&LZ77_SUFFIXES, "sort_rank")?;
+        let ordered = plan.buffer(&LZ77_SUFFIXES, "sort_position_a")?;
+        let places = blocks * slot.div_ceil(GROUP_THREADS);
+        let mut steps = Steps { plan, team_threads };
+        let what = ("suffixes", &LZ77_SUFFIXES, "order");
+        steps.of_groups(what, places, vec![], vec![jobs, rank, ordered], vec![slot, blocks]);
+        let what = ("suffixes", &LZ77_SUFFIXES, "neighbours");
+        let args = vec![slot, blocks, window_log];
+        steps.of_groups(what, places, vec![], vec![jobs, ordered, low], args);
+
+        // The hash of three bytes gives only one candidate.
+        let hash = |bytes, bits, candidates| Hash { bytes, bits, candidates };
+        let (three, four) = (hash(3, 14, 1), hash(4, 16, 4));
+        let found = plan.buffer(&LZ77_CANDIDATES, "found")?;
+        let positions = plan.buffer(&LZ77_CANDIDATES, "sorted_positions")?;
+        let marks = plan.buffer(&LZ77_CANDIDATES, "sorted_marks")?;
+        let sorted_places = plan.buffer(&LZ77_CANDIDATES, "sorted_places")?;
+        let rows = plan.buffer(&LZ77_LATEST_ONE, "rows_one")?;
+        let defines = vec![
+            ("CANDIDATES", four.candidates),
+            ("HASH_BITS", four.bits),
+            ("INHERITED_LENGTH", self.effort.inherited_length),
+        ];
+        Sort { plan, limits, window_log }.append_latest(three, found, rows)?;
+        Sort { plan, limits, window_log }.append_entries(four, entries)?;
+        let mut steps = Steps { plan, team_threads };
+        let what = ("candidates", &LZ77_CANDIDATES, "mark");
+        let buffers = vec![jobs, entries, positions, marks, sorted_places];
+        let args = vec![slot, blocks, window_log];
+        steps.of_groups(what, places, defines.clone(), buffers, args);
+        let args = vec![slot, blocks, self.chunk_log()];
+        let what = ("candidates", &LZ77_CANDIDATES, "list");
+        let sources = vec![jobs, contents, found, positions, marks, sorted_places, low, high];
+        steps.of_groups(what, places, defines.clone(), sources, args);
+        let what = ("candidates", &LZ77_CANDIDATES, "inherit");
+        let args = vec![slot, self.chunks_per_block, blocks, self.chunk_log()];
+        let all_chunks = blocks * self.chunks_per_block;
+        steps.of_teams(what, all_chunks, defines, vec![jobs, low, high], args);
+        Ok(())
+    }
+
+    /// Parses `sample` in all passes but the last, which parses `all`.
+    fn append_passes(&self, plan: &mut Plan, sample: Segments, all: Segments) {
+        let Self { params, effort, slot, blocks, jobs, contents, entries, low, high, .. } = *self;
+        let Self { chunks_per_block, states, symbols, matches, match_counts, .. } = *self;
+        let (window_log, chunk_log) = (self.window_log(), self.chunk_log());
+        let mut steps = Steps { plan, team_threads: self.team_threads };
+        steps.plan.steps.push(Step::Clear(symbols));
+        let stride = (steps.plan.buffers[symbols.0].bytes / u64::from(blocks) / 4) as u32;
+        let pieces = slot.div_ceil(PIECE);
+        let what = ("prices", &LZ77_PRICES, "count_bytes");
+        let args = vec![slot, chunk_log, pieces, blocks, stride];
+        let first = |is_first: bool| vec![("FIRST", u32::from(is_first))];
+        steps.of_groups(what, blocks * pieces, first(true), vec![jobs, contents, symbols], args);
+        // The parse also visits the end of a segment.
+        let positions = (1 << params.segment_log) + 1;
+        let part = if self.limits.ends_long_loops() { LIMITED_POSITIONS } else { positions };
+        let state_stride = (steps.plan.buffers[states.0].bytes / u64::from(blocks) / 16) as u32;
+        for pass in 1..=effort.passes {
+            let Segments { spacing_log, lanes, chunks: of_group } =
+                if pass < effort.passes { sample } else { all };
+            let segments = slot.div_ceil(1 << (params.segment_log + spacing_log));
+            let groups = blocks * segments.div_ceil(lanes);
+            let what = ("prices", &LZ77_PRICES, "prices");
+            let args = vec![slot, chunk_log, chunks_per_block, blocks, stride];
+            let all_chunks = blocks * chunks_per_block;
+            steps.of_teams(what, all_chunks, first(pass == 1), vec![jobs, symbols], args);
+            let defines = vec![
+                ("SEGMENT_LOG", params.segment_log.into()),
+                ("SPACING_LOG", spacing_log.into()),
+                ("CHUNKS", of_group),
+                ("NICE_LENGTH", effort.nice_length),
+                ("EVERY_LENGTH", effort.every_length),
+                ("COUNT", u32::from(pass < effort.passes)),
+            ];
+            for begin in (0..positions).step_by(part as usize) {
+                let buffers =
+                    vec![jobs, contents, low, high, symbols, entries, states, match_counts];
+                let size = vec![slot, segments, blocks, window_log, chunk_log, stride];
+                let args = [size, vec![state_stride, begin, part]].concat();
+                let what = ("parse", &LZ77_OPTIMAL, "parse");
+                steps.push(what, (groups, lanes), defines.clone(), buffers, args);
+            }
+            let mut buffers = vec![jobs, entries, matches, match_counts];
+            if pass < effort.passes {
+                buffers.extend([contents, symbols]);
+            }
+            let args = vec![slot, segments, blocks, chunk_log, stride];
+            let what = ("parse", &LZ77_OPTIMAL, "trace");
+            steps.push(what, (groups, lanes), defines, buffers, args);
+        }
+    }
 }
 
 /// The segments that a pass parses.

@@ -106,6 +106,17 @@ struct Builder<'p> {
     bytes: bool,
 }
 
+/// A round of prefix doubling.
+struct Round {
+    /// The copy that the elements are in.
+    from: usize,
+    parity: u32,
+    /// Bytes by which suffixes are sorted so far.
+    depth: u32,
+    /// Whether there is a lot of work.
+    busy: bool,
+}
+
 /// Constants of the refining kernels.
 fn refine(initial: bool) -> [(&'static str, u32); 3] {
     [("GROUP_LOG", GROUP_LOG), ("INITIAL", initial.into()), ("MAX_REGISTERS", REFINE_REGISTERS)]
@@ -202,52 +213,63 @@ impl<'p> Builder<'p> {
         let mut round = 0;
         while depth < slot {
             let busy = round < BUSY_ROUNDS;
-            let (x, y) = (COPIES[from], COPIES[from ^ 1]);
-            let group = refine(false);
-            let gathers = self.gathers(SORT_TILE, busy);
-            self.run(
-                "gather",
-                &BWT_SORT_GATHER,
-                "gather_small",
-                &[],
-                &[x.position, "sort_rank", x.low, "sort_state"],
-                &[slot, gathers, parity, depth],
-                gathers,
-            )?;
-            self.run(
-                "gather",
-                &BWT_SORT_GATHER,
-                "gather_large",
-                &[],
-                &[x.high, x.position, y.high, y.low, y.position, "sort_rank", "sort_state"],
-                &[slot, gathers, parity, depth],
-                gathers,
-            )?;
-            let parts = self.gathers(REFINE_TILE, busy);
-            self.run(
-                "small groups",
-                &BWT_SORT_REFINE,
-                "order_small",
-                &group,
-                &[x.high, x.low, x.position, y.high, y.position, "sort_rank", "sort_state"],
-                &[slot, parts, parity],
-                parts,
-            )?;
-            let mut at = from ^ 1;
-            for digit in 0..key_digits + rank_digits {
-                let high = digit >= key_digits;
-                let shift = if high { GROUP_LOG + 8 * (digit - key_digits) } else { 8 * digit };
-                self.pass("large groups", at, parity, high, shift, busy)?;
-                at ^= 1;
-            }
-            debug_assert_eq!(at, from);
-            self.classify(from, parity, false, busy)?;
+            self.double(Round { from, parity, depth, busy }, key_digits, rank_digits)?;
             from ^= 1;
             parity ^= 1;
             depth *= 2;
             round += 1;
         }
         Ok(())
+    }
+
+    /// Adds a round of prefix doubling. The large lists' keys have `key_digits` digits, and their ranks `rank_digits`.
+    fn double(
+        &mut self,
+        Round { from, parity, depth, busy }: Round,
+        key_digits: u32,
+        rank_digits: u32,
+    ) -> Result<(), CostError> {
+        let slot = self.shape.slot;
+        let (x, y) = (COPIES[from], COPIES[from ^ 1]);
+        let group = refine(false);
+        let gathers = self.gathers(SORT_TILE, busy);
+        self.run(
+            "gather",
+            &BWT_SORT_GATHER,
+            "gather_small",
+            &[],
+            &[x.position, "sort_rank", x.low, "sort_state"],
+            &[slot, gathers, parity, depth],
+            gathers,
+        )?;
+        self.run(
+            "gather",
+            &BWT_SORT_GATHER,
+            "gather_large",
+            &[],
+            &[x.high, x.position, y.high, y.low, y.position, "sort_rank", "sort_state"],
+            &[slot, gathers, parity, depth],
+            gathers,
+        )?;
+        let parts = self.gathers(REFINE_TILE, busy);
+        self.run(
+            "small groups",
+            &BWT_SORT_REFINE,
+            "order_small",
+            &group,
+            &[x.high, x.low, x.position, y.high, y.position, "sort_rank", "sort_state"],
+            &[slot, parts, parity],
+            parts,
+        )?;
+        let mut at = from ^ 1;
+        for digit in 0..key_digits + rank_digits {
+            let high = digit >= key_digits;
+            let shift = if high { GROUP_LOG + 8 * (digit - key_digits) } else { 8 * digit };
+            self.pass("large groups", at, parity, high, shift, busy)?;
+            at ^= 1;
+        }
+        debug_assert_eq!(at, from);
+        self.classify(from, parity, false, busy)
     }
 
     /// Adds a pass of the radix sort over the large lists.
