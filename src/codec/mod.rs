@@ -87,19 +87,19 @@ pub(crate) fn reserve_zeroed<T: Clone>(
 }
 
 /// An entry of a table with one for each symbol of an alphabet.
-pub(crate) trait Entry: Copy + Default + PartialEq {
+pub(crate) trait TableEntry: Copy + Default + PartialEq {
     /// A word whose bytes are zero where the entries are.
     fn marks(eight: &[Self; 8]) -> u64;
 }
 
-impl Entry for u8 {
+impl TableEntry for u8 {
     #[inline(always)]
     fn marks(eight: &[Self; 8]) -> u64 {
         u64::from_le_bytes(*eight)
     }
 }
 
-impl Entry for u32 {
+impl TableEntry for u32 {
     #[inline(always)]
     fn marks(eight: &[Self; 8]) -> u64 {
         if *eight == [0; 8] {
@@ -112,7 +112,7 @@ impl Entry for u32 {
 /// Calls `act` with the place and the value of each entry that is not zero. It skips zeros eight at a time, because in
 /// a small message most symbols of an alphabet are absent.
 #[inline(always)]
-pub(crate) fn each_nonzero<T: Entry>(entries: &[T], mut act: impl FnMut(usize, T)) {
+pub(crate) fn each_nonzero<T: TableEntry>(entries: &[T], mut act: impl FnMut(usize, T)) {
     let (eights, rest) = entries.as_chunks::<8>();
     for (i, eight) in eights.iter().enumerate() {
         let mut marks = T::marks(eight);

@@ -18,7 +18,7 @@ use super::tasks::DecodeTask;
 use crate::clock::Instant;
 use crate::error::Error;
 use crate::format::{FrameHeader, least_full_block_len};
-use crate::gpu::coder::Work;
+use crate::gpu::coder::BlockTask;
 use crate::pipeline::DecodeOptions;
 use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::cpu::CpuEngine;
@@ -390,7 +390,7 @@ pub(super) fn accelerator(
     let held = options.input_size.map_or(u64::MAX, |len| most_contents(header, len));
     let learned = options.auto.clone().map(|auto| (auto, Workload::decoding(header)));
     let job = Job {
-        work: Work::Decode(header.pipeline),
+        work: BlockTask::Decode(header.pipeline),
         block_len: header.block_size() as u32,
         bytes: header.content_size.map(|declared| declared.min(held)),
         cost,

@@ -25,7 +25,7 @@ use crate::codec::Recipe;
 use crate::codec::filter::{Filter, LOOKED_AT};
 use crate::error::Error;
 use crate::format::MAX_BLOCKS;
-use crate::gpu::coder::Work;
+use crate::gpu::coder::BlockTask;
 use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::flow::Flow;
 use crate::pipeline::gpu::{Accelerator, Job};
@@ -36,7 +36,7 @@ use crate::process::Owner;
 
 pub use auto_finish::AutoFinishEncoder;
 use boundaries::Boundaries;
-pub(in crate::stream) use boundaries::LEAST as LEAST_BEFORE_BOUNDARY;
+pub(in crate::stream) use boundaries::LEAST as MIN_BEFORE_BOUNDARY;
 pub(crate) use plan::EncodeBasis;
 pub(in crate::stream) use plan::EncodePlan;
 
@@ -402,7 +402,7 @@ impl<W: Write> Encoder<W> {
         self.emit_all()?;
         let Self { recipe, block_size, cost, flow, options, .. } = self;
         let job = Job {
-            work: Work::Encode { recipe: *recipe, verify: options.verify },
+            work: BlockTask::Encode { recipe: *recipe, verify: options.verify },
             block_len: *block_size as u32,
             bytes: None,
             cost,

@@ -252,7 +252,7 @@ impl<'c> Lane<'c> {
                     content_len: header.content_len,
                     position: header.position(),
                     filters: header.filters,
-                    needs: seen.needs,
+                    features: seen.features,
                 });
             }
             uploaded.push((at, raw, seen));

@@ -3,7 +3,7 @@
 use crc32c::{crc32c, crc32c_append, crc32c_combine};
 
 use crate::format::{BlockHeader, Method, Pipeline};
-use crate::gpu::coder::{Needs, RangeTask};
+use crate::gpu::coder::{PayloadFeatures, RangeTask};
 
 /// What is to be done with a block; `None` if the device does not do it.
 pub(super) fn task_of(header: &BlockHeader) -> Option<RangeTask> {
@@ -22,7 +22,7 @@ pub(super) fn task_of(header: &BlockHeader) -> Option<RangeTask> {
 /// What the host sees of a payload on its way.
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
-    pub(super) needs: Needs,
+    pub(super) features: PayloadFeatures,
     /// Its first byte.
     pub(super) first: u8,
 }
@@ -32,19 +32,21 @@ impl Seen {
     /// they are in its cache.
     pub(super) fn of(header: &BlockHeader, payload: &[u8]) -> Option<Self> {
         let first = payload.first().copied().unwrap_or_default();
-        let (needs, is_right) = match header.method {
-            Method::Lz77 | Method::Bwt => (Needs::of(payload, header.content_len as usize), true),
+        let (features, is_right) = match header.method {
+            Method::Lz77 | Method::Bwt => {
+                (PayloadFeatures::of(payload, header.content_len as usize), true)
+            }
             Method::Store => {
                 let crcs = [header.payload_crc, header.content_crc];
-                (Needs::default(), crcs == [crc32c(payload); 2])
+                (PayloadFeatures::default(), crcs == [crc32c(payload); 2])
             }
             Method::Fill => {
                 let is_right = crc32c(payload) == header.payload_crc
                     && crc_of_fill(first, header.content_len) == header.content_crc;
-                (Needs::default(), is_right)
+                (PayloadFeatures::default(), is_right)
             }
         };
-        is_right.then_some(Self { needs, first })
+        is_right.then_some(Self { features, first })
     }
 }
 

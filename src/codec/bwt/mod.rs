@@ -26,7 +26,7 @@ mod tests;
 use core::ops::Range;
 
 use super::{Malformed, OutOfMemory, reserve};
-use payload::{Entry, Layout};
+use payload::{Layout, SegmentEntry};
 use spec::CONTEXTS;
 use tables::{Set, Tables, WIDTH};
 
@@ -59,7 +59,7 @@ pub struct Encoder {
     segments: Vec<runs::Segment>,
     counts: choose::SegmentCounts,
     groups: Vec<u8>,
-    directory: Vec<Entry>,
+    directory: Vec<SegmentEntry>,
     words: Vec<u32>,
     stack: segments::Stack,
 }
@@ -127,7 +127,8 @@ impl Encoder {
         // Enough even for data that does not shrink, with rare exceptions.
         reserve(&mut self.words, len / 4 + len / 32)?;
         reserve(&mut self.segments, (len >> params.segment_log) + 1)?;
-        let runs: &mut [runs::Run] = bytemuck::cast_slice_mut(&mut self.scratch[..2 * run_count]);
+        let runs: &mut [runs::SymbolRun] =
+            bytemuck::cast_slice_mut(&mut self.scratch[..2 * run_count]);
         let segment_log = u32::from(params.segment_log);
         let used = runs::split(&self.bwt, segment_log, runs, &mut self.segments);
 
@@ -139,7 +140,7 @@ impl Encoder {
             let bytes = end - segment.begin;
             segments::count(&segment.list, runs, &mut counts);
             self.counts.push(&mut counts, runs.len(), bytes);
-            self.directory.push(Entry { len: bytes, words: 0, set: 0 });
+            self.directory.push(SegmentEntry { len: bytes, words: 0, set: 0 });
         }
         let sums = self.counts.group(&mut self.groups);
         let mut sets: Vec<_> = sums.iter().map(|counts| choose::tables(counts)).collect();
@@ -192,7 +193,7 @@ pub struct Decoder {
     bwt: Vec<u8>,
     words: Vec<u32>,
     rows: Vec<u32>,
-    directory: Vec<Entry>,
+    directory: Vec<SegmentEntry>,
     inverse: inverse::Inverse,
 }
 

@@ -8,7 +8,7 @@ use super::{Malformed, Params};
 
 /// A segment in the directory: its length in bytes of the transform, its number of words, and its set of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct SegmentEntry {
     pub len: usize,
     pub words: usize,
     pub set: u8,
@@ -26,7 +26,7 @@ struct Models {
 }
 
 /// The least length of a segment, unless it is the last.
-fn least_len(segment_log: u8) -> usize {
+fn min_len(segment_log: u8) -> usize {
     (1 << segment_log).min(MAX_SEGMENT_RUNS)
 }
 
@@ -36,10 +36,10 @@ fn describe_entry<C: Coder>(
     models: &mut Models,
     segment_log: u8,
     rest: usize,
-    entry: Entry,
-) -> Entry {
+    entry: SegmentEntry,
+) -> SegmentEntry {
     let usual = 1usize << segment_log;
-    let len = if rest <= least_len(segment_log) {
+    let len = if rest <= min_len(segment_log) {
         rest
     } else if coder.bit(&mut models.short, entry.len < usual) {
         let less = coder.number(&mut models.less, usual.wrapping_sub(entry.len) as u32 & 0xffff);
@@ -54,7 +54,7 @@ fn describe_entry<C: Coder>(
         node = (node << 1) | usize::from(coder.bit(model, (entry.set >> bit) & 1 == 1));
     }
     models.set_before = node - MAX_SETS;
-    Entry { len, words, set: models.set_before as u8 }
+    SegmentEntry { len, words, set: models.set_before as u8 }
 }
 
 const fn models() -> Models {
@@ -75,7 +75,7 @@ pub struct Layout<'a> {
     /// The symbols that occur, in the order of the first segment's list.
     pub list: &'a [u8],
     pub rows: &'a [u32],
-    pub directory: &'a [Entry],
+    pub directory: &'a [SegmentEntry],
     /// The sets of tables that directory entries refer to.
     pub sets: &'a mut [Set],
 }
@@ -157,7 +157,7 @@ pub fn read<'a>(
     payload: &'a [u8],
     len: usize,
     rows: &mut Vec<u32>,
-    directory: &mut Vec<Entry>,
+    directory: &mut Vec<SegmentEntry>,
 ) -> Result<Header<'a>, Malformed> {
     let mut rest = payload;
     let fixed = take(&mut rest, 3)?;
@@ -249,16 +249,16 @@ fn read_directory(
     segment_log: u8,
     sets: usize,
     len: usize,
-    directory: &mut Vec<Entry>,
+    directory: &mut Vec<SegmentEntry>,
 ) -> Result<usize, Malformed> {
     directory.clear();
     let mut reader = Reader::new(bytes);
     let mut models = models();
     let (mut rest, mut words) = (len, 0);
     while rest > 0 {
-        let none = Entry { len: 0, words: 0, set: 0 };
+        let none = SegmentEntry { len: 0, words: 0, set: 0 };
         let entry = describe_entry(&mut reader, &mut models, segment_log, rest, none);
-        if entry.len > rest || entry.len < least_len(segment_log).min(rest) {
+        if entry.len > rest || entry.len < min_len(segment_log).min(rest) {
             return Err(Malformed("segment length out of range"));
         }
         if entry.words > MAX_SEGMENT_WORDS {

@@ -7,11 +7,11 @@
 use super::spec::MAX_SEGMENT_RUNS;
 
 /// A run: its length, then `symbol | rank << 8 | rank context << 16 | run context << 24`.
-pub type Run = [u32; 2];
+pub type SymbolRun = [u32; 2];
 
 /// The symbol and the rank of a run.
 #[inline(always)]
-pub fn symbol_and_rank(run: Run) -> (usize, u32) {
+pub fn symbol_and_rank(run: SymbolRun) -> (usize, u32) {
     ((run[1] & 255) as usize, run[1] >> 8 & 255)
 }
 
@@ -47,7 +47,12 @@ fn initial_list(bwt: &[u8]) -> ([u8; 256], usize) {
 /// Fills `runs`, which has [`count`] entries, with lengths, symbols and ranks, and `segments` with the cuts: at the
 /// first run boundary after at least `1 << segment_log` bytes, or after [`MAX_SEGMENT_RUNS`] runs. Returns how many
 /// symbols occur.
-pub fn split(bwt: &[u8], segment_log: u32, runs: &mut [Run], segments: &mut Vec<Segment>) -> usize {
+pub fn split(
+    bwt: &[u8],
+    segment_log: u32,
+    runs: &mut [SymbolRun],
+    segments: &mut Vec<Segment>,
+) -> usize {
     // Finds where each run begins. A run's end is hard to predict, so there is no branch: the slot of the next run
     // takes every position until one is the run's start.
     runs[0][0] = 0;

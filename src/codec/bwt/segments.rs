@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use super::Malformed;
 use super::choose::Counts;
-use super::runs::{Run, symbol_and_rank};
+use super::runs::{SymbolRun, symbol_and_rank};
 use super::spec::{
     CONTEXTS, FREQ_BITS, Globals, History, LONG_RUN, LONG_RUN_TOKEN, MAX_SEGMENT_RUNS, RANK_BASE,
     RANK_CONTEXTS, RUN_BASE, log_scale, rank_context, rank_token, run_context, run_token,
@@ -28,7 +28,7 @@ fn histories(list: &[u8; 256]) -> [History; 256] {
 }
 
 /// Finds the contexts of a segment's runs, stores them in the runs, and counts the tokens of each context.
-pub fn count(list: &[u8; 256], runs: &mut [Run], counts: &mut [Counts; CONTEXTS]) {
+pub fn count(list: &[u8; 256], runs: &mut [SymbolRun], counts: &mut [Counts; CONTEXTS]) {
     let mut histories = histories(list);
     let mut globals = Globals::at_start();
     for run in runs {
@@ -99,7 +99,7 @@ fn put(x: u64, start: u64, freq: u64) -> u64 {
 }
 
 /// Writes a segment whose runs [`count`] has seen, by appending its words to `words`.
-pub fn write(runs: &[Run], tables: &Tables, words: &mut Vec<u32>, stack: &mut Stack) {
+pub fn write(runs: &[SymbolRun], tables: &Tables, words: &mut Vec<u32>, stack: &mut Stack) {
     stack.len = 0;
     let mut x = 1u64;
     for run in runs.iter().rev() {

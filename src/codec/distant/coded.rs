@@ -15,7 +15,7 @@ const CODED: [u8; 2] = [0x80, 0];
 const HEAD: usize = 6;
 
 /// Shorter lists are not coded: their tables would take as much as coding saves.
-const LEAST: usize = 1 << 10;
+const MIN_CODED: usize = 1 << 10;
 
 const PARAMS: lz77::Params = lz77::Params {
     chunk_log: 18,
@@ -37,7 +37,7 @@ pub(super) fn memory(block_size: usize) -> u64 {
 /// # Errors
 /// If the system has too little memory.
 pub(crate) fn code(list: &mut Vec<u8>) -> Result<(), OutOfMemory> {
-    if !(LEAST..=lz77::MAX_BLOCK).contains(&list.len()) {
+    if !(MIN_CODED..=lz77::MAX_BLOCK).contains(&list.len()) {
         return Ok(());
     }
     let mut coded = Vec::new();
@@ -87,13 +87,13 @@ mod tests {
 
     #[test]
     fn lists_are_coded_where_that_pays() {
-        for len in [0, 1, LEAST - 1, LEAST, 5000, 70_000] {
+        for len in [0, 1, MIN_CODED - 1, MIN_CODED, 5000, 70_000] {
             let list: Vec<u8> = (0..len).map(|i| 1 + (i % 7) as u8 * (i % 11) as u8).collect();
             let mut stored = list.clone();
             code(&mut stored).unwrap();
-            assert_eq!(stored.len() < len, len >= LEAST);
+            assert_eq!(stored.len() < len, len >= MIN_CODED);
             assert!(decode::<Fault>(&stored, 1 << 20).unwrap() == list);
-            if len < LEAST {
+            if len < MIN_CODED {
                 continue;
             }
             // The list cut short, with a block too short for it, and with every bit changed: an error, or another list.

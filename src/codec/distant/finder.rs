@@ -18,15 +18,15 @@ use crate::codec::{OutOfMemory, reserve, reserve_huge, reserve_zeroed};
 use crate::pages::advise_huge_pages;
 
 /// Shorter matches are not taken: the block's own codec may do as well, and every match cuts its data.
-const LEAST: usize = 128;
+const MIN_QUICK: usize = 128;
 
 /// The same where matches within a block are found, too. The Burrows-Wheeler transform codes a repetition more cheaply
 /// the more copies there are. Of 192, 384 and 512, 384 gave the smallest sources and library; with 192, a corpus of
 /// texts took 0.7% more.
-const LEAST_THOROUGH: usize = 384;
+const MIN_THOROUGH: usize = 384;
 
 /// Shorter blocks have no matches of their own: few repetitions are as long, and messages must stay quick.
-pub(crate) const LEAST_NEAR_BLOCK: usize = 1 << 16;
+pub(crate) const MIN_NEAR_BLOCK: usize = 1 << 16;
 
 /// For each hash, the latest own bytes with it.
 ///
@@ -145,7 +145,7 @@ impl Finder {
             number: 0,
             table,
             is_near,
-            least: if is_near { LEAST_THOROUGH } else { LEAST },
+            least: if is_near { MIN_THOROUGH } else { MIN_QUICK },
             searched: Vec::new(),
             near: Vec::new(),
         })
@@ -192,7 +192,7 @@ impl Finder {
             // A block keeps at least a byte of its own.
             (first.start, first.from, first.len) = (1, first.from + 1, first.len - 1);
         }
-        if self.is_near && contents.len() >= LEAST_NEAR_BLOCK {
+        if self.is_near && contents.len() >= MIN_NEAR_BLOCK {
             self.find_near(contents, samples, &mut matches)?;
         } else {
             self.enter(samples, &matches);

@@ -4,7 +4,7 @@ use super::{DistantMatch, MAX_SOURCES, MIN_LEN, Malformed, OutOfMemory};
 use crate::codec::reserve;
 
 /// The fewest bytes of a match in a list.
-const LEAST: usize = 4;
+const MIN_BYTES: usize = 4;
 
 /// The lengths and the number of a block with distant matches, against which its list is checked.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +68,7 @@ pub(crate) fn parse<E: From<Malformed> + From<OutOfMemory>>(
 ) -> Result<Vec<DistantMatch>, E> {
     let Bounds { number, content_len, own_len } = *bounds;
     let mut matches = Vec::new();
-    reserve(&mut matches, (bytes.len() / LEAST).min((content_len / MIN_LEN) as usize))?;
+    reserve(&mut matches, (bytes.len() / MIN_BYTES).min((content_len / MIN_LEN) as usize))?;
     let (mut at, mut source) = (0_u32, (u32::MAX, 0_u32));
     let mut left = content_len.checked_sub(own_len).ok_or(DO_NOT_ADD_UP)?;
     let mut backs: Vec<u32> = Vec::with_capacity(MAX_SOURCES);

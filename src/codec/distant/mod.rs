@@ -21,7 +21,7 @@ mod list;
 mod samples;
 
 pub(crate) use coded::{code, decode};
-pub(crate) use finder::{Finder, LEAST_NEAR_BLOCK, Survey};
+pub(crate) use finder::{Finder, MIN_NEAR_BLOCK, Survey};
 pub(crate) use list::{Bounds, parse, write};
 
 use super::{Malformed, OutOfMemory};

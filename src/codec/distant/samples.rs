@@ -19,7 +19,7 @@ pub(super) struct Sample {
 pub(super) const SPACING_LOG: u32 = 6;
 
 /// The least distance between two samples. Periodic data would otherwise have one in each period.
-const LEAST_SPACING: usize = 16;
+const MIN_SPACING: usize = 16;
 
 /// Bytes that a hash depends on.
 const HASHED: usize = 64;
@@ -108,7 +108,7 @@ fn hash(bytes: &[u8; HASHED]) -> u64 {
 /// # Errors
 /// If the system has too little memory.
 pub(super) fn take(block: &[u8], samples: &mut Vec<Sample>) -> Result<(), OutOfMemory> {
-    reserve(samples, most(block.len()))?;
+    reserve(samples, max_samples(block.len()))?;
     samples.clear();
     #[cfg(all(feature = "simd", target_arch = "x86_64"))]
     if crate::codec::lanes::avx2::is_available() {
@@ -121,13 +121,13 @@ pub(super) fn take(block: &[u8], samples: &mut Vec<Sample>) -> Result<(), OutOfM
 }
 
 /// The most samples of a block of `len` bytes.
-const fn most(len: usize) -> usize {
-    len / LEAST_SPACING + 1
+const fn max_samples(len: usize) -> usize {
+    len / MIN_SPACING + 1
 }
 
 /// Bytes of memory for the samples of a block of `len` bytes.
 pub(super) const fn memory(len: usize) -> u64 {
-    (most(len) * size_of::<Sample>()) as u64
+    (max_samples(len) * size_of::<Sample>()) as u64
 }
 
 #[cfg(all(feature = "simd", target_arch = "x86_64"))]
@@ -149,7 +149,7 @@ fn take_by(sampled: impl Fn(&Seen) -> u32, block: &[u8], samples: &mut Vec<Sampl
             if last >= least {
                 let hashed = block[..=last].last_chunk().expect("`least` leaves room for them");
                 samples.push(Sample { last: last as u32, hash: hash(hashed) });
-                least = last + LEAST_SPACING;
+                least = last + MIN_SPACING;
             }
         }
     }
@@ -166,7 +166,7 @@ mod tests {
         let mut others = Vec::with_capacity(samples.capacity());
         take_by(sampled, block, &mut others);
         assert_eq!(samples, others);
-        assert!(samples.len() <= most(block.len()));
+        assert!(samples.len() <= max_samples(block.len()));
         samples
     }
 

@@ -7,20 +7,20 @@ use crate::gpu::model::plan::{Plan, PlanError, Shape};
 use crate::gpu::model::predict::StageTime;
 use crate::gpu::stages::filter::ModuleStep;
 use crate::gpu::stages::job::{Job, JobResult};
-use crate::gpu::stages::lz77_decode::Needs;
+use crate::gpu::stages::lz77_decode::PayloadFeatures;
 
 /// Makes plans for batches of any size up to the first plan's.
 pub(super) type Planner<'d> =
-    dyn Fn(&Limits, Shape, Needs, &[ModuleStep]) -> Result<Plan, PlanError> + Send + 'd;
+    dyn Fn(&Limits, Shape, PayloadFeatures, &[ModuleStep]) -> Result<Plan, PlanError> + Send + 'd;
 
 /// The memory of a batch, and the plans that run in it.
 pub(super) struct Batch<'d> {
     pub(super) device: &'d dyn Device,
     pub(super) queue: Box<dyn Queue + 'd>,
     pub(super) memory: PlanMemory<'d>,
-    /// The plan of the last batch. It fits that batch's block count and needs.
+    /// The plan of the last batch. It fits that batch's block count and features.
     pub(super) plan: Plan,
-    pub(super) needs: Needs,
+    pub(super) features: PayloadFeatures,
     pub(super) most: Shape,
     /// Submitted blocks whose results have not been read.
     submitted: usize,
@@ -49,15 +49,15 @@ impl<'d> Batch<'d> {
         own: &[(&'static str, BufferId)],
         planner: Box<Planner<'d>>,
     ) -> Result<Self, CoderError> {
-        let needs = Needs::default();
-        let plan = planner(device.limits(), most, needs, &[])?;
+        let features = PayloadFeatures::default();
+        let plan = planner(device.limits(), most, features, &[])?;
         let memory = PlanMemory::allocate_but(device, &plan, own)?;
         Ok(Self {
             device,
             queue: queue.map_or_else(|| device.queue(), Ok)?,
             memory,
             plan,
-            needs,
+            features,
             most,
             submitted: 0,
             planner,
@@ -82,34 +82,46 @@ impl<'d> Batch<'d> {
     }
 
     /// Makes the plan for a batch.
-    fn plan_for(&mut self, jobs: usize, needs: Needs) -> Result<(), CoderError> {
+    fn plan_for(&mut self, jobs: usize, features: PayloadFeatures) -> Result<(), CoderError> {
         assert!(jobs > 0 && jobs <= self.most.blocks as usize);
-        let is_other = jobs != self.plan.shape.blocks as usize || needs != self.needs;
+        let is_other = jobs != self.plan.shape.blocks as usize || features != self.features;
         if is_other || self.is_stale {
             // Blocks keep their places, so a plan for fewer blocks runs in memory made for more.
             let shape = Shape { blocks: jobs as u32, ..self.most };
-            self.plan = (self.planner)(self.device.limits(), shape, needs, &self.modules)?;
-            self.needs = needs;
+            self.plan = (self.planner)(self.device.limits(), shape, features, &self.modules)?;
+            self.features = features;
             self.is_stale = false;
         }
         Ok(())
     }
 
     /// Whether a batch [runs at once](Device::runs_at_once).
-    pub(super) fn runs_at_once(&mut self, jobs: usize, needs: Needs) -> Result<bool, CoderError> {
-        self.plan_for(jobs, needs)?;
+    pub(super) fn runs_at_once(
+        &mut self,
+        jobs: usize,
+        features: PayloadFeatures,
+    ) -> Result<bool, CoderError> {
+        self.plan_for(jobs, features)?;
         Ok(self.device.runs_at_once(&self.plan))
     }
 
     /// Uploads the jobs of a batch and starts it, without waiting for it.
-    pub(super) fn submit(&mut self, jobs: &[Job], needs: Needs) -> Result<(), CoderError> {
-        self.enqueue(jobs, needs)?;
+    pub(super) fn submit(
+        &mut self,
+        jobs: &[Job],
+        features: PayloadFeatures,
+    ) -> Result<(), CoderError> {
+        self.enqueue(jobs, features)?;
         Ok(self.queue.flush()?)
     }
 
     /// Uploads the jobs of a batch and queues its work, which a [flush](Queue::flush) starts.
-    pub(super) fn enqueue(&mut self, jobs: &[Job], needs: Needs) -> Result<(), CoderError> {
-        self.plan_for(jobs.len(), needs)?;
+    pub(super) fn enqueue(
+        &mut self,
+        jobs: &[Job],
+        features: PayloadFeatures,
+    ) -> Result<(), CoderError> {
+        self.plan_for(jobs.len(), features)?;
         let memory = &self.memory;
         self.queue.write(memory.named("jobs"), 0, bytemuck::cast_slice(jobs))?;
         submit(&self.plan, memory, &mut *self.queue)?;

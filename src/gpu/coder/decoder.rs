@@ -1,7 +1,7 @@
 //! Decodes batches of payloads.
 
+use super::BlockTask;
 use super::StageTime;
-use super::Work;
 use super::batch::Batch;
 use super::{BufferBytes, CallerBuffers, CoderError};
 use crate::codec::filter::FilterChain;
@@ -11,14 +11,14 @@ use crate::gpu::model::budget::BlockCost;
 use crate::gpu::model::plan::Shape;
 use crate::gpu::stages::filter::{ModuleStep, Undoing};
 use crate::gpu::stages::job::{Job, JobResult, Undo};
-use crate::gpu::stages::lz77_decode::Needs;
+use crate::gpu::stages::lz77_decode::PayloadFeatures;
 use crate::gpu::stages::pipelines;
 
 /// Decodes batches on a device.
 pub struct Decoder<'d> {
     batch: Batch<'d>,
     filled: u64,
-    needs: Needs,
+    features: PayloadFeatures,
     /// For each block of the last batch, whether the host must undo its filters.
     still_filtered: Vec<bool>,
 }
@@ -78,14 +78,14 @@ impl<'d> Decoder<'d> {
         blocks: u32,
         own: CallerBuffers,
     ) -> Result<Self, CoderError> {
-        let planner = Box::new(move |limits: &Limits, shape, needs, modules: &[ModuleStep]| {
-            pipelines::decode_with(limits, pipeline, shape, needs, modules)
+        let planner = Box::new(move |limits: &Limits, shape, features, modules: &[ModuleStep]| {
+            pipelines::decode_with(limits, pipeline, shape, features, modules)
         });
         let most = Shape::new(blocks, block_len);
         Ok(Self {
             batch: Batch::new(device, most, &own.named("payload"), planner)?,
             filled: 0,
-            needs: Needs::default(),
+            features: PayloadFeatures::default(),
             still_filtered: Vec::new(),
         })
     }
@@ -101,7 +101,7 @@ impl<'d> Decoder<'d> {
         blocks: u32,
     ) -> Result<u64, CoderError> {
         let shape = Shape::new(blocks, block_len);
-        Ok(pipelines::decode(limits, pipeline, shape, Needs::default())?.memory())
+        Ok(pipelines::decode(limits, pipeline, shape, PayloadFeatures::default())?.memory())
     }
 
     /// The sizes that the caller's buffers must have for such a decoder.
@@ -115,7 +115,7 @@ impl<'d> Decoder<'d> {
         blocks: u32,
     ) -> Result<BufferBytes, CoderError> {
         let shape = Shape::new(blocks, block_len);
-        let plan = pipelines::decode(limits, pipeline, shape, Needs::default())?;
+        let plan = pipelines::decode(limits, pipeline, shape, PayloadFeatures::default())?;
         Ok(BufferBytes::of(&plan, "payload"))
     }
 
@@ -128,7 +128,7 @@ impl<'d> Decoder<'d> {
         pipeline: Pipeline,
         block_len: u32,
     ) -> Result<BlockCost, CoderError> {
-        Ok(Work::Decode(pipeline).cost(limits, block_len)?)
+        Ok(BlockTask::Decode(pipeline).cost(limits, block_len)?)
     }
 
     /// Bytes of device memory that this decoder takes, including the caller's buffers.
@@ -159,12 +159,13 @@ impl<'d> Decoder<'d> {
     /// Forgets the payloads written so far.
     pub fn clear(&mut self) {
         self.filled = 0;
-        self.needs = Needs::default();
+        self.features = PayloadFeatures::default();
     }
 
-    /// Prepares for payloads that are on the device already and need at most `needs`: see [`Needs::of`].
-    pub fn expect(&mut self, needs: Needs) {
-        self.needs = self.needs.and(needs);
+    /// Prepares for payloads that are on the device already and have at most `features`: see
+    /// [`PayloadFeatures::of`].
+    pub fn expect(&mut self, features: PayloadFeatures) {
+        self.features = self.features.and(features);
     }
 
     /// Copies a payload from the host to the device, after those written before, and returns its place. Returns `None`
@@ -195,7 +196,7 @@ impl<'d> Decoder<'d> {
     ) -> Result<Vec<PayloadPlace>, CoderError> {
         let mut places = Vec::with_capacity(payloads.len());
         for &(payload, content_len) in payloads {
-            self.needs = self.needs.and(Needs::of(payload, content_len as usize));
+            self.features = self.features.and(PayloadFeatures::of(payload, content_len as usize));
             let start = self.filled;
             self.filled = (start + payload.len() as u64).next_multiple_of(16);
             let payload_len = payload.len() as u32;
@@ -262,14 +263,14 @@ impl<'d> Decoder<'d> {
     /// # Errors
     /// If the device fails.
     pub fn submit(&mut self, payloads: &[PayloadPlace]) -> Result<(), CoderError> {
-        let mut needs = self.needs;
+        let mut features = self.features;
         let mut jobs = Vec::with_capacity(payloads.len());
         self.still_filtered.clear();
         for place in payloads {
             let undo = place.filters.as_ref().map(|chain| Undo::of(chain, self.batch.modules()));
             self.still_filtered.push(undo == Some(None));
             let undo = undo.flatten().unwrap_or_default();
-            needs = needs.and_filters(Undoing::of(&undo));
+            features = features.and_filters(Undoing::of(&undo));
             jobs.push(Job {
                 content_len: place.content_len,
                 payload_len: place.payload_len,
@@ -278,7 +279,7 @@ impl<'d> Decoder<'d> {
                 position: (place.position >> 16) as u32,
             });
         }
-        self.batch.submit(&jobs, needs)
+        self.batch.submit(&jobs, features)
     }
 
     /// Waits for the last batch, and returns its results; none if no batch was submitted.

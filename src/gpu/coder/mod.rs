@@ -12,8 +12,8 @@
 //! 2. Make buffers at least as large as [`Encoder::buffer_bytes`] or [`Decoder::buffer_bytes`] says, with the
 //!    interface's own calls, and give them to [`Device::import`].
 //! 3. Make the coder with these [`CallerBuffers`]. Block b of the contents begins at byte b · [`Encoder::slot`].
-//! 4. Call [`Encoder::encode`] with the blocks' lengths; it returns where each payload lies. Or announce the needs of
-//!    the payloads ([`Decoder::expect`]), and call [`Decoder::decode`] with their places.
+//! 4. Call [`Encoder::encode`] with the blocks' lengths; it returns where each payload lies. Or announce the features
+//!    of the payloads ([`Decoder::expect`]), and call [`Decoder::decode`] with their places.
 //!
 //! The results are in the caller's buffers when the call returns. [`Encoder::submit`] and [`Decoder::submit`] only
 //! start the work. The results are in the buffers after [`Encoder::wait`] or [`Decoder::wait`]. In a stream of the
@@ -35,11 +35,11 @@ pub use super::model::budget::BlockCost;
 pub use super::model::cost::CostError;
 pub use super::model::plan::PlanError;
 pub use super::model::predict::StageTime;
-pub use super::stages::lz77_decode::Needs;
+pub use super::stages::lz77_decode::PayloadFeatures;
 pub use decoder::{DecodedBlock, Decoder, PayloadPlace};
 pub(crate) use range_decoder::{MovedPart, Origin, RangeDecoder, RangeTask, RawBlock, max_blocks};
+pub(crate) use work::BlockTask;
 pub use work::Encoding;
-pub(crate) use work::Work;
 
 use batch::Batch;
 
@@ -209,9 +209,10 @@ impl<'d> Encoder<'d> {
         most: Shape,
         own: CallerBuffers,
     ) -> Result<Self, CoderError> {
-        let planner = Box::new(move |limits: &Limits, shape, needs: Needs, _: &[_]| {
-            pipelines::encode_filtered(limits, &recipe, shape, needs.passes())
-        });
+        let planner =
+            Box::new(move |limits: &Limits, shape, features: PayloadFeatures, _: &[_]| {
+                pipelines::encode_filtered(limits, &recipe, shape, features.passes())
+            });
         let batch = Batch::new(device, most, &own.named("packed"), planner)?;
         Ok(Self { batch, filters: recipe.filter.chain(), lens: Vec::new() })
     }
@@ -249,7 +250,7 @@ impl<'d> Encoder<'d> {
     /// Fails like [`Self::new`], except for errors of the device.
     pub fn cost_of_block(limits: &Limits, encoding: &Encoding) -> Result<BlockCost, CoderError> {
         let Encoding { recipe, block_len, verify } = *encoding;
-        Ok(Work::Encode { recipe, verify }.cost(limits, block_len)?)
+        Ok(BlockTask::Encode { recipe, verify }.cost(limits, block_len)?)
     }
 
     /// Bytes of device memory that this encoder takes, including the caller's buffers.
@@ -386,7 +387,7 @@ impl<'d> Encoder<'d> {
             self.lens.push(content_len);
             jobs.push(job);
         }
-        self.batch.submit(&jobs, Needs::of_passes(most))
+        self.batch.submit(&jobs, PayloadFeatures::of_passes(most))
     }
 
     /// Waits for the last batch, and returns its results; none if no batch was submitted.

@@ -21,7 +21,7 @@ use crate::gpu::model::budget::BlockCost;
 use crate::gpu::model::plan::{Plan, PlanError, Run, Shape};
 use crate::gpu::stages::filter::{ModuleStep, Undoing};
 use crate::gpu::stages::job::{Job, JobResult, Undo};
-use crate::gpu::stages::lz77_decode::Needs;
+use crate::gpu::stages::lz77_decode::PayloadFeatures;
 use crate::gpu::stages::moves::{self, Ends, Move};
 use crate::gpu::stages::pipelines;
 
@@ -62,8 +62,8 @@ pub(crate) struct RawBlock {
     pub(crate) position: u64,
     /// The filters to undo.
     pub(crate) filters: Option<FilterChain>,
-    /// The needs of the payload.
-    pub(crate) needs: Needs,
+    /// The features of the payload.
+    pub(crate) features: PayloadFeatures,
 }
 
 /// Where the bytes of a part come from.
@@ -112,12 +112,12 @@ fn plan(
     limits: &Limits,
     task: RangeTask,
     shape: Shape,
-    needs: Needs,
+    features: PayloadFeatures,
     modules: &[ModuleStep],
 ) -> Result<Plan, PlanError> {
     match task {
         RangeTask::Decode(pipeline) => {
-            pipelines::decode_and_move(limits, pipeline, shape, needs, modules)
+            pipelines::decode_and_move(limits, pipeline, shape, features, modules)
         }
         RangeTask::Move => pipelines::moves_alone(shape),
         RangeTask::Restore => pipelines::restore(limits, shape),
@@ -137,8 +137,8 @@ impl<'d> RangeDecoder<'d> {
         block_len: u32,
         blocks: u32,
     ) -> Result<Self, CoderError> {
-        let planner = Box::new(move |limits: &Limits, shape, needs, modules: &[ModuleStep]| {
-            plan(limits, task, shape, needs, modules)
+        let planner = Box::new(move |limits: &Limits, shape, features, modules: &[ModuleStep]| {
+            plan(limits, task, shape, features, modules)
         });
         let shape = Shape::new(blocks, block_len);
         let batch = Batch::in_queue(device, Some(queue), shape, &[], planner)?;
@@ -148,7 +148,7 @@ impl<'d> RangeDecoder<'d> {
         };
         let buffer = batch.plan.buffers.iter().find(|buffer| buffer.name == into);
         let room = buffer.map_or(0, |buffer| buffer.bytes);
-        let most_moves = moves::most(&batch.plan);
+        let most_moves = moves::max_moves(&batch.plan);
         Ok(Self { batch, task, most_moves, into, room, still_filtered: Vec::new() })
     }
 
@@ -161,7 +161,7 @@ impl<'d> RangeDecoder<'d> {
         task: RangeTask,
         block_len: u32,
     ) -> Result<BlockCost, CoderError> {
-        let plan = |shape| plan(limits, task, shape, Needs::default(), &[]);
+        let plan = |shape| plan(limits, task, shape, PayloadFeatures::default(), &[]);
         Ok(BlockCost::of(plan, block_len)?)
     }
 
@@ -258,11 +258,11 @@ impl<'d> RangeDecoder<'d> {
         if blocks.is_empty() {
             return Ok(true);
         }
-        let needs = blocks.iter().fold(Needs::default(), |needs, block| {
+        let features = blocks.iter().fold(PayloadFeatures::default(), |features, block| {
             let undo = self.undo_of(block).flatten().unwrap_or_default();
-            needs.and(block.needs).and_filters(Undoing::of(&undo))
+            features.and(block.features).and_filters(Undoing::of(&undo))
         });
-        self.batch.runs_at_once(blocks.len(), needs)
+        self.batch.runs_at_once(blocks.len(), features)
     }
 
     /// How to undo a block's filters: `None` if it has none, `Some(None)` if the host must undo them.
@@ -271,19 +271,19 @@ impl<'d> RangeDecoder<'d> {
     }
 
     fn decode(&mut self, blocks: &[RawBlock]) -> Result<(), CoderError> {
-        let mut needs = Needs::default();
+        let mut features = PayloadFeatures::default();
         let mut jobs = Vec::with_capacity(blocks.len());
         for block in blocks {
             let undo = self.undo_of(block);
             self.still_filtered.push(undo == Some(None));
             let undo = undo.flatten().unwrap_or_default();
-            needs = needs.and(block.needs).and_filters(Undoing::of(&undo));
+            features = features.and(block.features).and_filters(Undoing::of(&undo));
             let RawBlock { payload_len, content_len, .. } = *block;
             let payload_start = block.payload_start / 16;
             let position = (block.position >> 16) as u32;
             jobs.push(Job { content_len, payload_len, payload_start, undo, position });
         }
-        self.batch.enqueue(&jobs, needs)
+        self.batch.enqueue(&jobs, features)
     }
 
     /// Builds the moves for `parts`, whose order does not matter.

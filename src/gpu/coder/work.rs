@@ -6,7 +6,7 @@ use crate::format::Pipeline;
 use crate::gpu::device::Limits;
 use crate::gpu::model::budget::BlockCost;
 use crate::gpu::model::plan::{Plan, PlanError, Shape};
-use crate::gpu::stages::lz77_decode::Needs;
+use crate::gpu::stages::lz77_decode::PayloadFeatures;
 use crate::gpu::stages::pipelines;
 
 /// How blocks are encoded: a codec with its parameters, the block size, and whether the result is verified.
@@ -22,14 +22,14 @@ pub struct Encoding {
 
 /// The work that a device does on blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Work {
+pub(crate) enum BlockTask {
     /// Encodes them, and decodes them again if `verify` is set.
     Encode { recipe: Recipe, verify: bool },
     /// Decodes them.
     Decode(Pipeline),
 }
 
-impl Work {
+impl BlockTask {
     /// The device memory for a block of `block_len` bytes: the maximum over the parts of the work, which run one after
     /// another.
     pub(crate) fn cost(&self, limits: &Limits, block_len: u32) -> Result<BlockCost, PlanError> {
@@ -57,7 +57,7 @@ impl Work {
     fn cost_of_part(&self, limits: &Limits, block_len: u32) -> Result<BlockCost, PlanError> {
         match self {
             Self::Decode(pipeline) => BlockCost::of(
-                |shape| pipelines::decode(limits, *pipeline, shape, Needs::default()),
+                |shape| pipelines::decode(limits, *pipeline, shape, PayloadFeatures::default()),
                 block_len,
             ),
             Self::Encode { recipe, verify } => {
@@ -82,12 +82,12 @@ impl Work {
         let plans = match self {
             Self::Decode(pipeline) => {
                 // Payloads with FSE-coded streams need other variants of the kernels.
-                let of = |needs| pipelines::decode(limits, *pipeline, shape, needs);
+                let of = |features| pipelines::decode(limits, *pipeline, shape, features);
                 let fse = match pipeline {
-                    Pipeline::Fse => Needs::literals(),
-                    _ => Needs::any(shape.slot, true),
+                    Pipeline::Fse => PayloadFeatures::literals(),
+                    _ => PayloadFeatures::any(shape.slot, true),
                 };
-                vec![of(Needs::default()), of(fse)]
+                vec![of(PayloadFeatures::default()), of(fse)]
             }
             Self::Encode { recipe, verify } => {
                 let mut plans = vec![pipelines::encode(limits, recipe, shape)];

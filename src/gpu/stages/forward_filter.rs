@@ -93,7 +93,7 @@ fn together(first: Stage, second: Stage) -> Option<u32> {
 }
 
 /// The passes that blocks of `filter` may take, before each block's chain is known.
-pub(crate) fn most_passes(filter: &Filter) -> usize {
+pub(crate) fn max_passes(filter: &Filter) -> usize {
     match filter {
         Filter::None => 0,
         Filter::Chain(chain) => Passes::of(chain).map_or(0, |passes| passes.count()),

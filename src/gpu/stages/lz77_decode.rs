@@ -9,10 +9,10 @@
 //!
 //! `lz77_literals` decodes chunks that hold only FSE coded literals.
 //!
-//! The payloads are on the device, but compiling and launching the kernels depends on the payloads' [needs](Needs). The
-//! host determines these first, from the headers of the payloads alone.
+//! The payloads are on the device, but compiling and launching the kernels depends on the payloads'
+//! [features](PayloadFeatures). The host reads these first, from the headers of the payloads alone.
 
-use crate::codec::lz77::stream::directory::{Entry, Header};
+use crate::codec::lz77::stream::directory::{ChunkEntry, Header};
 use crate::codec::lz77::{MAX_CHUNK_LOG, MIN_CHUNK_LOG};
 use crate::gpu::device::{Api, Kind, Limits, Teams};
 use crate::gpu::model::kernel::{
@@ -40,9 +40,9 @@ const ORDER_THREADS: u32 = 1024;
 
 /// The features of payloads that decide how a plan decodes them.
 ///
-/// Malformed payloads have no needs: any plan rejects them.
+/// Malformed payloads have none: any plan rejects them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Needs {
+pub struct PayloadFeatures {
     /// Whether a stream is FSE coded.
     fse: bool,
     /// The shortest chunk, as a base-2 logarithm.
@@ -62,7 +62,7 @@ pub struct Needs {
     passes: u8,
 }
 
-impl Default for Needs {
+impl Default for PayloadFeatures {
     fn default() -> Self {
         Self {
             fse: false,
@@ -78,9 +78,9 @@ impl Default for Needs {
     }
 }
 
-impl Needs {
-    /// The greatest needs of payloads for blocks of up to `block_len` bytes, with or without FSE coded streams. A plan
-    /// for these does much work that most payloads do not need.
+impl PayloadFeatures {
+    /// All features that payloads for blocks of up to `block_len` bytes may have, with or without FSE coded streams. A
+    /// plan for these does much work that most payloads do not need.
     pub fn any(block_len: u32, fse: bool) -> Self {
         let chunks = block_len.div_ceil(1 << MIN_CHUNK_LOG).max(1);
         let max_log = chunks.next_power_of_two().ilog2() as u8;
@@ -97,12 +97,12 @@ impl Needs {
         }
     }
 
-    /// The usual needs of payloads of the pipeline `fse`.
+    /// The usual features of payloads of the pipeline `fse`.
     pub fn literals() -> Self {
         Self { fse: true, chunk_log: MIN_CHUNK_LOG, group_log: 2, ..Self::default() }
     }
 
-    /// The needs of `payload` for a block of `block_len` bytes.
+    /// The features of `payload` for a block of `block_len` bytes.
     pub fn of(payload: &[u8], block_len: usize) -> Self {
         let Ok((header, directory, mut records)) = Header::read(payload, block_len) else {
             return Self::default();
@@ -110,7 +110,7 @@ impl Needs {
         let chunks = header.window_log - header.chunk_log;
         // A block never needs more turns than it has chunks.
         let count = header.chunk_count(block_len).next_power_of_two().ilog2() as u8;
-        let mut needs = Self {
+        let mut features = Self {
             fse: false,
             chunk_log: header.chunk_log,
             min_log: chunks.min(count),
@@ -121,25 +121,26 @@ impl Needs {
             filters: Undoing::default(),
             passes: 0,
         };
-        let (entries, _) = directory.as_chunks::<{ Entry::BYTES }>();
+        let (entries, _) = directory.as_chunks::<{ ChunkEntry::BYTES }>();
         for (i, entry) in entries.iter().enumerate() {
-            let Entry { words, literals, sequences } = Entry::unpack(u64::from_le_bytes(*entry));
+            let ChunkEntry { words, literals, sequences } =
+                ChunkEntry::unpack(u64::from_le_bytes(*entry));
             let start = i << header.chunk_log;
             let len = block_len.saturating_sub(start).min(1 << header.chunk_log);
             let spare = if start + len == block_len { SPARE_RECORDS } else { 0 };
-            needs.in_turns |= sequences > len / RECORDED_BYTES + spare;
-            needs.matches |= literals != len;
+            features.in_turns |= sequences > len / RECORDED_BYTES + spare;
+            features.matches |= literals != len;
             let Some((record, rest)) = records.split_at_checked(4 * words) else { break };
             if i.is_multiple_of(1 << header.group_log) {
                 let modes = record.first().copied().unwrap_or(0);
-                needs.fse |= (0..3).any(|model| modes >> (2 * model) & 3 == 3);
+                features.fse |= (0..3).any(|model| modes >> (2 * model) & 3 == 3);
             }
             records = rest;
         }
-        needs
+        features
     }
 
-    /// The needs of payloads whose windows have several chunks, all recordable.
+    /// The features of payloads whose windows have several chunks, all recordable.
     #[cfg(test)]
     pub fn of_long_windows(fse: bool) -> Self {
         Self { fse, chunk_log: 18, max_log: 4, in_turns: false, ..Self::any(1, fse) }
@@ -151,7 +152,7 @@ impl Needs {
         Self { filters: self.filters.and(filters), ..self }
     }
 
-    /// The needs of an encoder whose blocks take up to `passes` filter passes.
+    /// The features for an encoder whose blocks take up to `passes` filter passes.
     pub(crate) fn of_passes(passes: usize) -> Self {
         Self { passes: passes as u8, ..Self::default() }
     }
@@ -166,7 +167,7 @@ impl Needs {
         self.filters
     }
 
-    /// The union of both needs.
+    /// The features of either.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -189,12 +190,12 @@ fn measured(name: &str, usual: u32) -> u32 {
     asked.and_then(|value| value.parse().ok()).unwrap_or(usual)
 }
 
-/// Makes the plan for a batch of payloads that need at most `needs`.
+/// Makes the plan for a batch of payloads that have at most `features`.
 ///
 /// # Errors
 /// Fails if a kernel's cost is wrong.
-pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanError> {
-    let mut decoding = Decoding::new(limits, shape, needs)?;
+pub fn plan(limits: &Limits, shape: Shape, features: PayloadFeatures) -> Result<Plan, PlanError> {
+    let mut decoding = Decoding::new(limits, shape, features)?;
     decoding.append_tables();
     if decoding.is_literals() {
         decoding.append_literals();
@@ -210,7 +211,7 @@ pub fn plan(limits: &Limits, shape: Shape, needs: Needs) -> Result<Plan, PlanErr
 struct Decoding<'a> {
     plan: Plan,
     limits: &'a Limits,
-    needs: Needs,
+    features: PayloadFeatures,
     max_chunks: u32,
     /// If every window has several chunks, a dispatch handles every `stride`-th chunk.
     stride: u32,
@@ -231,7 +232,7 @@ struct Decoding<'a> {
 }
 
 impl<'a> Decoding<'a> {
-    fn new(limits: &'a Limits, shape: Shape, needs: Needs) -> Result<Self, PlanError> {
+    fn new(limits: &'a Limits, shape: Shape, features: PayloadFeatures) -> Result<Self, PlanError> {
         let mut plan = Plan::new(shape);
         let contents = plan.buffer(&LZ77_DECODE, "contents")?;
         let jobs = plan.buffer(&LZ77_LAYOUT, "jobs")?;
@@ -239,23 +240,23 @@ impl<'a> Decoding<'a> {
         let results = plan.buffer(&LZ77_LAYOUT, "results")?;
         let chunks = plan.buffer(&LZ77_LAYOUT, "lz77_chunks")?;
         let tables = plan.buffer(&LZ77_TABLES, "lz77_tables")?;
-        // Every plan has these buffers, since memory is allocated before the needs of the batches are known.
+        // Every plan has these buffers, since memory is allocated before the features of the batches are known.
         let places = plan.buffer(&LZ77_DECODE, "lz77_places")?;
         let distances = plan.buffer(&LZ77_DECODE, "lz77_distances")?;
         let starts = plan.buffer(&LZ77_DECODE, "lz77_starts")?;
         let order = plan.buffer(&LZ77_DECODE, "lz77_order")?;
-        let chunk_log = needs.chunk_log.clamp(MIN_CHUNK_LOG, MAX_CHUNK_LOG);
+        let chunk_log = features.chunk_log.clamp(MIN_CHUNK_LOG, MAX_CHUNK_LOG);
         let max_chunks = shape.slot.div_ceil(1 << chunk_log);
-        let stride = 1u32 << needs.min_log.min(needs.max_log);
+        let stride = 1u32 << features.min_log.min(features.max_log);
         Ok(Self {
             plan,
             limits,
-            needs,
+            features,
             max_chunks,
             stride,
-            turns: 1 << needs.max_log,
+            turns: 1 << features.max_log,
             per_block: max_chunks.div_ceil(stride),
-            group_log: needs.group_log.min(MAX_GROUP_LOG).into(),
+            group_log: features.group_log.min(MAX_GROUP_LOG).into(),
             contents,
             jobs,
             payload,
@@ -270,24 +271,24 @@ impl<'a> Decoding<'a> {
     }
 
     fn fse(&self) -> (&'static str, u32) {
-        ("FSE", self.needs.fse.into())
+        ("FSE", self.features.fse.into())
     }
 
     fn is_literals(&self) -> bool {
-        self.needs.fse && !self.needs.matches
+        self.features.fse && !self.features.matches
     }
 
     /// Whether sequences are recorded first, and windows written from the records.
     fn is_recorded(&self) -> bool {
         (self.turns > 1 || measured("PZ_RECORDS", 0) != 0)
-            && !self.needs.in_turns
+            && !self.features.in_turns
             && self.limits.max_workgroup >= WINDOW_THREADS[0]
     }
 
     /// Limits the registers of a work item. With 56, 36 teams run at once on a multiprocessor of the H200. A higher
     /// limit or more teams are slower.
     fn registers(&self) -> (&'static str, u32) {
-        ("MAX_REGISTERS", if self.needs.fse { 64 } else { 56 })
+        ("MAX_REGISTERS", if self.features.fse { 64 } else { 56 })
     }
 
     /// Teams in a workgroup: as many as its memory allows, up to `max`. Through WebGPU a single team is fastest.
@@ -303,7 +304,7 @@ impl<'a> Decoding<'a> {
 
     /// Teams in a workgroup that decodes. Few teams are spread over all compute units.
     fn decoding_teams(&self, work: u32) -> u32 {
-        let max = if self.needs.fse { 2 } else { 4 };
+        let max = if self.features.fse { 2 } else { 4 };
         if self.are_few(work) { 1 } else { self.teams(max) }
     }
 

@@ -44,7 +44,7 @@ impl Move {
 }
 
 /// The number of moves that the buffer `moves` of `plan` holds.
-pub(crate) fn most(plan: &Plan) -> usize {
+pub(crate) fn max_moves(plan: &Plan) -> usize {
     let moves = plan.buffers.iter().find(|buffer| buffer.name == "moves");
     moves.map_or(0, |moves| moves.bytes as usize / size_of::<Move>())
 }

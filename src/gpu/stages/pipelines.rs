@@ -2,8 +2,8 @@
 
 use super::checksum::{Direction, add_checksums, add_packing};
 use super::filter::ModuleStep;
-use super::forward_filter::{self, Passes, most_passes};
-use super::lz77_decode::Needs;
+use super::forward_filter::{self, Passes, max_passes};
+use super::lz77_decode::PayloadFeatures;
 use super::{bwt_decode, bwt_encode, filter, lz77_code, lz77_decode, lz77_find, moves};
 use crate::codec::filter::Filter;
 use crate::codec::lz77::Search;
@@ -33,7 +33,7 @@ fn runnable(plan: Plan, limits: &Limits) -> Result<Plan, PlanError> {
 /// Makes the plan from `contents` to `packed`, with a result for each block. If the recipe has several
 /// [parts](Recipe::parts), the plan is that of the first.
 pub(crate) fn encode(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<Plan, PlanError> {
-    encode_filtered(limits, recipe, shape, most_passes(&recipe.filter))
+    encode_filtered(limits, recipe, shape, max_passes(&recipe.filter))
 }
 
 /// Like [`encode`], for blocks whose chains take at most `passes` passes.
@@ -79,7 +79,7 @@ pub(crate) fn decoding(recipe: &Recipe) -> Pipeline {
 /// Makes the plan that decodes the payloads of [`encode`], to verify them. Counts only the memory beyond that of
 /// [`encode`]: the two plans share `contents` and `payload`.
 pub(crate) fn check(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<Plan, PlanError> {
-    let mut plan = decode(limits, decoding(recipe), shape, Needs::default())?;
+    let mut plan = decode(limits, decoding(recipe), shape, PayloadFeatures::default())?;
     for buffer in &mut plan.buffers {
         if matches!(buffer.name, "contents" | "payload") {
             buffer.bytes = 0;
@@ -88,14 +88,14 @@ pub(crate) fn check(limits: &Limits, recipe: &Recipe, shape: Shape) -> Result<Pl
     Ok(plan)
 }
 
-/// Makes the plan from `payload` to `contents`, with a result for each block, for payloads that need at most `needs`.
+/// Makes the plan from `payload` to `contents`, with a result for each block, for payloads with at most `features`.
 pub(crate) fn decode(
     limits: &Limits,
     pipeline: Pipeline,
     shape: Shape,
-    needs: Needs,
+    features: PayloadFeatures,
 ) -> Result<Plan, PlanError> {
-    decode_with(limits, pipeline, shape, needs, &[])
+    decode_with(limits, pipeline, shape, features, &[])
 }
 
 /// Like [`decode`], for blocks that may need `modules` undone.
@@ -103,15 +103,17 @@ pub(crate) fn decode_with(
     limits: &Limits,
     pipeline: Pipeline,
     shape: Shape,
-    needs: Needs,
+    features: PayloadFeatures,
     modules: &[ModuleStep],
 ) -> Result<Plan, PlanError> {
     let mut plan = match pipeline {
         Pipeline::Store => return declined("stored blocks are not decoded"),
-        Pipeline::Lzh | Pipeline::Lzf | Pipeline::Fse => lz77_decode::plan(limits, shape, needs)?,
+        Pipeline::Lzh | Pipeline::Lzf | Pipeline::Fse => {
+            lz77_decode::plan(limits, shape, features)?
+        }
         Pipeline::Bwt => bwt_decode::plan(limits, shape)?,
     };
-    filter::append(&mut plan, needs.filters(), modules, limits)?;
+    filter::append(&mut plan, features.filters(), modules, limits)?;
     add_checksums(&mut plan, limits, Direction::Decode)?;
     runnable(plan, limits)
 }
@@ -121,10 +123,10 @@ pub(crate) fn decode_and_move(
     limits: &Limits,
     pipeline: Pipeline,
     shape: Shape,
-    needs: Needs,
+    features: PayloadFeatures,
     modules: &[ModuleStep],
 ) -> Result<Plan, PlanError> {
-    let mut plan = decode_with(limits, pipeline, shape, needs, modules)?;
+    let mut plan = decode_with(limits, pipeline, shape, features, modules)?;
     moves::add_moves(&mut plan)?;
     runnable(plan, limits)
 }

@@ -7,7 +7,7 @@ use crate::format::{Method, Pipeline};
 use crate::gpu::coder::{CallerBuffers, CoderError, Decoder, EncodedBlock, Encoder, PayloadPlace};
 use crate::gpu::device::{Api, Device};
 use crate::gpu::model::plan::{PlanError, Shape};
-use crate::gpu::stages::lz77_decode::Needs;
+use crate::gpu::stages::lz77_decode::PayloadFeatures;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::{Coded, EncodeJob, Engine};
 use crate::{Level, Options};
@@ -193,7 +193,7 @@ fn buffers_of_the_callers_are_used() {
         let needs = Decoder::buffer_bytes(limits, pipeline, len, 1).unwrap();
         assert!(needs.contents <= bytes.contents && needs.payloads <= bytes.payloads);
         let mut decoder = Decoder::new(device, pipeline, len, 1, own).unwrap();
-        decoder.expect(Needs::of(&coded, contents.len()));
+        decoder.expect(PayloadFeatures::of(&coded, contents.len()));
         let place =
             PayloadPlace { start, payload_len, content_len: len, position: 0, filters: None };
         assert!(decoder.decode(&[place]).unwrap()[0].is_decoded);

@@ -26,7 +26,7 @@ use crate::gpu::model::plan::{Plan, Shape, Step};
 use crate::gpu::stages::checksum;
 use crate::gpu::stages::filter;
 use crate::gpu::stages::job::{Job, Undo};
-use crate::gpu::stages::lz77_decode::Needs;
+use crate::gpu::stages::lz77_decode::PayloadFeatures;
 use crate::gpu::stages::moves::{self, Move};
 use crate::gpu::stages::pipelines;
 use crate::pipeline::Level;
@@ -145,12 +145,12 @@ impl Extents {
         self.run(device, &format!("encode {name}"), &plan, &inputs);
     }
 
-    /// Decodes `blocks` copies of the CPU's payload of `contents`, by a plan for its needs and `more`.
+    /// Decodes `blocks` copies of the CPU's payload of `contents`, by a plan for its features and `more`.
     fn decode(
         &mut self,
         (device, limits): (&dyn Device, &Limits),
         name: &str,
-        (recipe, more): (&Recipe, Needs),
+        (recipe, more): (&Recipe, PayloadFeatures),
         (contents, blocks): (&[u8], u32),
     ) {
         let len = contents.len() as u32;
@@ -166,8 +166,8 @@ impl Extents {
         }
         let shape = Shape::new(blocks, len);
         assert!(payload.len() <= shape.slot as usize, "{name}: {} bytes", payload.len());
-        let needs = Needs::of(&payload, contents.len()).and(more);
-        let plan = pipelines::decode(limits, pipelines::decoding(recipe), shape, needs).unwrap();
+        let features = PayloadFeatures::of(&payload, contents.len()).and(more);
+        let plan = pipelines::decode(limits, pipelines::decoding(recipe), shape, features).unwrap();
         let room = payload.len().next_multiple_of(16);
         let job = |b: u32| Job {
             content_len: len,
@@ -219,7 +219,7 @@ impl Extents {
         let mut all: Vec<_> = (0..blocks)
             .map(|b| Move::new(b * len, len, u64::from(b) * u64::from(len + 256)))
             .collect();
-        all.resize(moves::most(&plan), Move { reserved: [!0; 3], ..Move::default() });
+        all.resize(moves::max_moves(&plan), Move { reserved: [!0; 3], ..Move::default() });
         let contents = noise(9, (blocks * len) as usize, 256);
         let inputs = [("moves", bytemuck::cast_slice(&all)), ("contents", &contents[..])];
         self.run(device, "moves", &plan, &inputs);
@@ -298,7 +298,7 @@ fn measured(device: &dyn Device) -> Extents {
     let dense = |len| noise(3, len, 240);
     // Many short matches.
     let short = |len| noise(5, len, 2);
-    let none = Needs::default();
+    let none = PayloadFeatures::default();
 
     for level in 1..=7 {
         extents.encode(with, &format!("level {level}"), &lz77(level, |p| p), (&short(mid), 1));
@@ -321,7 +321,7 @@ fn measured(device: &dyn Device) -> Extents {
     let fse = Level::DEFAULT.codec(Pipeline::Fse).into();
     extents.encode(with, "literals", &fse, (&text(large), 1));
     extents.encode(with, "dense literals", &fse, (&dense(large), 1));
-    let long = Needs::of_long_windows(true);
+    let long = PayloadFeatures::of_long_windows(true);
     extents.decode(with, "tiny blocks", (&greedy, long), (&short(tiny), 64));
 
     extents.undo_filters(device, (tiny as u32, 64));

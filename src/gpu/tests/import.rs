@@ -6,7 +6,7 @@ use crate::format::Pipeline;
 use crate::gpu::coder::{CallerBuffers, CoderError, Decoder, Encoder, PayloadPlace};
 use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{BufferId, Device, DeviceError, NativeBuffer};
-use crate::gpu::stages::lz77_decode::Needs;
+use crate::gpu::stages::lz77_decode::PayloadFeatures;
 
 /// Encodes and decodes on `ours` between buffers of `theirs`. The latter stands in for the caller's own code: it makes,
 /// fills and reads the buffers. `native` returns their handles.
@@ -46,14 +46,14 @@ pub(crate) fn codes_between_callers_buffers(
     queue.finish().unwrap();
     let encoded = encoder.encode(&lens).unwrap();
     drop(encoder);
-    let (mut places, mut needs) = (Vec::new(), Needs::default());
+    let (mut places, mut features) = (Vec::new(), PayloadFeatures::default());
     for (block, part) in encoded.iter().zip(contents.chunks(BLOCK)) {
         let (start, payload_len) = block.payload.unwrap();
         let mut payload = vec![0; payload_len.next_multiple_of(4) as usize];
         queue.read(their_payloads, start, &mut payload).unwrap();
         payload.truncate(payload_len as usize);
         assert!(payload == on_cpu(&recipe, part).1);
-        needs = needs.and(Needs::of(&payload, part.len()));
+        features = features.and(PayloadFeatures::of(&payload, part.len()));
         let content_len = part.len() as u32;
         places.push(PayloadPlace { start, payload_len, content_len, position: 0, filters: None });
     }
@@ -62,7 +62,7 @@ pub(crate) fn codes_between_callers_buffers(
     queue.finish().unwrap();
     let pipeline = options.chosen_pipeline();
     let mut decoder = Decoder::new(&ours, pipeline, BLOCK as u32, 3, own).unwrap();
-    decoder.expect(needs);
+    decoder.expect(features);
     assert!(decoder.decode(&places).unwrap().iter().all(|block| block.is_decoded));
     for (number, block) in contents.chunks(BLOCK).enumerate() {
         let mut back = vec![0; block.len()];

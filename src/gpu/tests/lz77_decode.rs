@@ -5,7 +5,7 @@ use crate::codec::lz77::{Decoder, Effort, Encoder, Params, Search};
 use crate::gpu::device::{Device, Limits};
 use crate::gpu::model::plan::{Shape, Step};
 use crate::gpu::stages::job::{Job, JobResult};
-use crate::gpu::stages::lz77_decode::{Needs, plan};
+use crate::gpu::stages::lz77_decode::{PayloadFeatures, plan};
 use crate::test_data::noise;
 
 /// A payload and the length of its block.
@@ -69,18 +69,23 @@ fn expected(cases: &[Case]) -> Vec<Verdict> {
 
 /// The verdicts of a device on a batch.
 fn decode(device: &dyn Device, cases: &[Case]) -> Vec<Verdict> {
-    let needs = cases
+    let features = cases
         .iter()
-        .map(|(payload, len)| Needs::of(payload, *len))
-        .fold(Needs::default(), Needs::and);
-    decode_with(device, device.limits(), cases, needs)
+        .map(|(payload, len)| PayloadFeatures::of(payload, *len))
+        .fold(PayloadFeatures::default(), PayloadFeatures::and);
+    decode_with(device, device.limits(), cases, features)
 }
 
-/// Like [`decode`], with a plan for `needs`.
-fn decode_with(device: &dyn Device, limits: &Limits, cases: &[Case], needs: Needs) -> Vec<Verdict> {
+/// Like [`decode`], with a plan for `features`.
+fn decode_with(
+    device: &dyn Device,
+    limits: &Limits,
+    cases: &[Case],
+    features: PayloadFeatures,
+) -> Vec<Verdict> {
     let longest = cases.iter().map(|(payload, len)| (*len).max(payload.len())).max().unwrap();
     let shape = Shape::new(cases.len() as u32, longest as u32);
-    let plan = plan(limits, shape, needs).unwrap();
+    let plan = plan(limits, shape, features).unwrap();
     let mut payloads = Vec::new();
     let mut jobs = Vec::new();
     for (payload, len) in cases {
@@ -191,7 +196,7 @@ fn chunks_windows_and_groups() {
 /// Whether the windows of this case are written from records.
 fn is_recorded(device: &dyn Device, (payload, len): &Case) -> bool {
     let shape = Shape::new(1, *len as u32);
-    let plan = plan(device.limits(), shape, Needs::of(payload, *len)).unwrap();
+    let plan = plan(device.limits(), shape, PayloadFeatures::of(payload, *len)).unwrap();
     plan.steps.iter().any(|step| matches!(step, Step::Run(run) if run.stage == "windows"))
 }
 
@@ -230,12 +235,12 @@ fn long_chunks_first() {
     cases.push((vec![16, 16, 9, 0], 70_000));
     each_device(|device| {
         let limits = Limits { compute_units: 3, ..device.limits().clone() };
-        let needs = cases.iter().map(|(payload, len)| Needs::of(payload, *len));
-        let needs = needs.fold(Needs::default(), Needs::and);
-        let plan = plan(&limits, Shape::new(cases.len() as u32, 200_000), needs).unwrap();
+        let features = cases.iter().map(|(payload, len)| PayloadFeatures::of(payload, *len));
+        let features = features.fold(PayloadFeatures::default(), PayloadFeatures::and);
+        let plan = plan(&limits, Shape::new(cases.len() as u32, 200_000), features).unwrap();
         let is_order = |step: &Step| matches!(step, Step::Run(run) if run.entry == "lz77_order");
         assert!(plan.steps.iter().any(is_order));
-        let verdicts = decode_with(device, &limits, &cases, needs);
+        let verdicts = decode_with(device, &limits, &cases, features);
         assert_eq!(differing(&verdicts, &expected(&cases)), [0; 0]);
     });
 }
@@ -255,7 +260,8 @@ fn windows_in_turns() {
         let case = (encode(&params(16, 18, 1, OPTIMAL, true), &mixture(17, len)), len);
         assert!(is_recorded(device, &case));
         let cases = [case];
-        let verdicts = decode_with(device, device.limits(), &cases, Needs::any(len as u32, true));
+        let verdicts =
+            decode_with(device, device.limits(), &cases, PayloadFeatures::any(len as u32, true));
         assert_eq!(differing(&verdicts, &expected(&cases)), [0usize; 0]);
     });
 }

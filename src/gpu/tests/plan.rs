@@ -10,7 +10,7 @@ use crate::gpu::device::run::PlanMemory;
 use crate::gpu::device::{Api, BufferId, Device, DeviceError, Limits, Queue, Teams};
 use crate::gpu::model::kernel::MOVE_BYTES;
 use crate::gpu::model::plan::{Plan, PlanError, Run, Shape, Step};
-use crate::gpu::stages::lz77_decode::Needs;
+use crate::gpu::stages::lz77_decode::PayloadFeatures;
 use crate::gpu::stages::moves::{self, Ends};
 use crate::gpu::stages::{
     bwt_decode, bwt_encode, checksum, filter, forward_filter, lz77_code, lz77_decode, lz77_find,
@@ -55,15 +55,16 @@ pub(in crate::gpu) fn builders() -> Vec<(String, Builder)> {
     all.push(("decoder of the BWT".into(), Box::new(bwt_decode::plan)));
     for fse in [false, true] {
         let decode = move |limits: &Limits, shape: Shape| {
-            lz77_decode::plan(limits, shape, lz77_decode::Needs::any(shape.slot, fse))
+            lz77_decode::plan(limits, shape, lz77_decode::PayloadFeatures::any(shape.slot, fse))
         };
         all.push((format!("decoder of LZ77, FSE {fse}"), Box::new(decode)));
         let decode = move |limits: &Limits, shape: Shape| {
-            pipelines::decode(limits, Pipeline::Lzf, shape, Needs::of_long_windows(fse))
+            pipelines::decode(limits, Pipeline::Lzf, shape, PayloadFeatures::of_long_windows(fse))
         };
         all.push((format!("decoder of long windows, FSE {fse}"), Box::new(decode)));
     }
-    let decode = |limits: &Limits, shape| lz77_decode::plan(limits, shape, Needs::literals());
+    let decode =
+        |limits: &Limits, shape| lz77_decode::plan(limits, shape, PayloadFeatures::literals());
     all.push(("decoder of literals".into(), Box::new(decode)));
     let decode = |limits: &Limits, shape| lz77_decode::plan(limits, shape, Default::default());
     all.push(("decoder of LZ77 that needs little".into(), Box::new(decode)));
@@ -95,12 +96,12 @@ pub(in crate::gpu) fn builders() -> Vec<(String, Builder)> {
                 limits,
                 pipeline,
                 shape,
-                crate::gpu::stages::lz77_decode::Needs::default(),
+                crate::gpu::stages::lz77_decode::PayloadFeatures::default(),
             )
         };
         all.push((format!("decoder of {pipeline:?}"), Box::new(decode)));
         let decode = move |limits: &Limits, shape| {
-            pipelines::decode_and_move(limits, pipeline, shape, Needs::default(), &[])
+            pipelines::decode_and_move(limits, pipeline, shape, PayloadFeatures::default(), &[])
         };
         all.push((format!("decoder of {pipeline:?} with moves"), Box::new(decode)));
     }
@@ -200,9 +201,9 @@ fn workgroups_are_no_larger_than_devices_run() {
             let mut declined = 0;
             for pipeline in [Pipeline::Lzh, Pipeline::Lzf, Pipeline::Bwt] {
                 let shape = Shape::new(300, 1 << 22);
-                let needs = [Needs::default(), Needs::of_long_windows(true)];
+                let features = [PayloadFeatures::default(), PayloadFeatures::of_long_windows(true)];
                 let decoders =
-                    needs.map(|needs| pipelines::decode(&limits, pipeline, shape, needs));
+                    features.map(|features| pipelines::decode(&limits, pipeline, shape, features));
                 let encoders = Level::all()
                     .map(|level| pipelines::encode(&limits, &level.codec(pipeline).into(), shape));
                 for plan in decoders.into_iter().chain(encoders) {

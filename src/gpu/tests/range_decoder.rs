@@ -8,7 +8,7 @@ use crate::gpu::coder::{CoderError, MovedPart, Origin, RangeDecoder, RangeTask, 
 use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{BufferId, Device};
 use crate::gpu::model::plan::PlanError;
-use crate::gpu::stages::lz77_decode::Needs;
+use crate::gpu::stages::lz77_decode::PayloadFeatures;
 use crate::gpu::tests::coder::on_cpu;
 use crate::test_data::{mixture, noise};
 use crate::{Level, Options};
@@ -184,7 +184,7 @@ fn ranges_of_blocks_of_every_level_and_filter() {
                     content_len: len as u32,
                     position: 0,
                     filters: chain,
-                    needs: Needs::of(&payload, len),
+                    features: PayloadFeatures::of(&payload, len),
                 });
                 payloads.extend(payload);
                 payloads.resize(payloads.len().next_multiple_of(16), 0xee);

@@ -1,7 +1,7 @@
 //! A device's part in one job.
 
 use super::Gpu;
-use crate::gpu::coder::Work;
+use crate::gpu::coder::BlockTask;
 use crate::gpu::device::{Limits, STAGING, budget_now};
 use crate::gpu::model::budget::{Batches, MAX_SLOTS, batches, budget};
 use crate::pipeline::auto::Auto;
@@ -16,7 +16,7 @@ use crate::pipeline::workload::Workload;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Accelerator {
     pub(crate) gpu: Gpu,
-    pub(crate) work: Work,
+    pub(crate) work: BlockTask,
     /// The length of the longest block.
     pub(crate) block_len: u32,
     /// Blocks that the host has memory for, besides those of the workers.
@@ -38,7 +38,7 @@ pub(crate) struct Accelerator {
 
 /// A job's work for a device, and the host memory that the device may use.
 pub(crate) struct Job<'a> {
-    pub(crate) work: Work,
+    pub(crate) work: BlockTask,
     /// The length of the longest block.
     pub(crate) block_len: u32,
     /// Bytes of the contents, if known.
@@ -54,7 +54,7 @@ pub(crate) struct Job<'a> {
 
 impl Accelerator {
     /// `gpu` alone, with as many blocks of host memory as it likes.
-    pub(crate) fn alone(gpu: Gpu, work: Work, block_len: u32) -> Self {
+    pub(crate) fn alone(gpu: Gpu, work: BlockTask, block_len: u32) -> Self {
         Self {
             gpu,
             work,
@@ -101,10 +101,10 @@ impl Accelerator {
             cost.share(share.workers, left).unwrap_or(Share { workers: 1, in_flight: 1 });
         accelerator.alone = match work {
             // Drivers are asked late, so workers have all memory until then.
-            Work::Decode(_) => gpu.is_unsought().then_some(*share),
+            BlockTask::Decode(_) => gpu.is_unsought().then_some(*share),
             // Drivers are asked at once, so their memory counts from the start. If the length is unknown, the device is
             // sure to be opened, and an owner that waits for input could not make room for it.
-            Work::Encode { .. } => {
+            BlockTask::Encode { .. } => {
                 (bytes.is_some() && gpu.is_closed()).then_some(accelerator.afterwards)
             }
         };
@@ -204,12 +204,12 @@ const DRIVER_MEMORY: u64 = 64 << 20;
 pub(in crate::pipeline) const MIN_HOST_MEMORY: u64 = 2 * DRIVER_MEMORY;
 
 /// Host memory in which a slot chooses filters.
-fn choosing_memory(work: &Work, block_len: u32) -> u64 {
+fn choosing_memory(work: &BlockTask, block_len: u32) -> u64 {
     match work {
-        Work::Encode { recipe, .. } => {
+        BlockTask::Encode { recipe, .. } => {
             HELPERS as u64 * CpuEngine::choosing_memory(recipe, block_len as usize)
         }
-        Work::Decode(_) => 0,
+        BlockTask::Decode(_) => 0,
     }
 }
 

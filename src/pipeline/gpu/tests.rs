@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::format::Pipeline;
-use crate::gpu::coder::Work;
+use crate::gpu::coder::BlockTask;
 use crate::gpu::tests::testing::made_up;
 use crate::pipeline::memory::{Cost, Share};
 
@@ -17,7 +17,7 @@ fn staging_and_driver_count_in_the_memory_of_the_host() {
         let gpu = Gpu::finding(|| Err::<(Limits, Open), _>(DeviceError::Lost));
         let mut share = Share { workers: 2, in_flight: 4 };
         let job = Job {
-            work: Work::Decode(Pipeline::Lzh),
+            work: BlockTask::Decode(Pipeline::Lzh),
             block_len: 1 << 20,
             bytes: None,
             cost: &cost,
@@ -43,7 +43,7 @@ fn staging_and_driver_count_in_the_memory_of_the_host() {
 fn batches_stay_within_the_memory_of_device_and_host() {
     let limits = Limits { memory: 64 << 30, max_buffer: 64 << 30, ..made_up() };
     let gpu = Gpu::finding(|| Err::<(Limits, Open), _>(DeviceError::Lost));
-    let alone = Accelerator::alone(gpu, Work::Decode(Pipeline::Lzh), 1 << 20);
+    let alone = Accelerator::alone(gpu, BlockTask::Decode(Pipeline::Lzh), 1 << 20);
     let most = alone.batches(&limits).unwrap();
     assert!(most.slots == 6 && most.batch > 8, "{most:?}");
     for most_slots in 1..=6 {

@@ -8,7 +8,7 @@ use crate::codec::{Codec, Recipe, filter};
 use crate::format::{BlockHeader, Method, Pipeline};
 use crate::gpu::coder::{CoderError, Decoder, PayloadPlace};
 use crate::gpu::model::plan::Shape;
-use crate::gpu::stages::lz77_decode::Needs;
+use crate::gpu::stages::lz77_decode::PayloadFeatures;
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::engine::{Coded, DecodeJob, EncodeJob};
 use crate::pipeline::modules::FrameModules;
@@ -218,7 +218,7 @@ fn check(
     };
     checker.clear();
     for Encoded { job, .. } in sent {
-        checker.expect(Needs::of(job.payload, job.contents.len()));
+        checker.expect(PayloadFeatures::of(job.payload, job.contents.len()));
     }
     let places: Vec<_> = sent.iter().map(|block| block.place).collect();
     let decoded = checker.decode_while(&places, on_host)?;

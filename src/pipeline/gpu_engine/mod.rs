@@ -22,7 +22,7 @@ use super::statistics::{DeviceStatistics, Statistics};
 use crate::codec::filter::Filter;
 use crate::codec::{Codec, Recipe};
 use crate::format::{Method, Pipeline};
-use crate::gpu::coder::{CallerBuffers, CoderError, Decoder, Encoder, StageTime, Work};
+use crate::gpu::coder::{BlockTask, CallerBuffers, CoderError, Decoder, Encoder, StageTime};
 use crate::gpu::device::{Device, DeviceError};
 use crate::gpu::model::plan::{PlanError, Shape};
 use crate::gpu::stages::forward_filter::Passes;
@@ -103,11 +103,13 @@ impl<'d> GpuEngine<'d> {
 
     /// Allocates the memory for batches of `work`, so that the first batch need not. If that fails, the first batch
     /// tries again.
-    pub(crate) fn make_ready(&self, work: &Work) {
+    pub(crate) fn make_ready(&self, work: &BlockTask) {
         let mut state = self.state.lock();
         let made = match work {
-            Work::Encode { recipe, .. } => self.make_encoder(&mut state, recipe, self.max_shape),
-            Work::Decode(pipeline) => self.make_decoder(&mut state, *pipeline, self.max_shape),
+            BlockTask::Encode { recipe, .. } => {
+                self.make_encoder(&mut state, recipe, self.max_shape)
+            }
+            BlockTask::Decode(pipeline) => self.make_decoder(&mut state, *pipeline, self.max_shape),
         };
         if made.is_err() {
             self.set_coder(&mut state, Coder::None, self.max_shape);
@@ -153,9 +155,9 @@ impl<'d> GpuEngine<'d> {
         let work = match &state.coder {
             Coder::None => None,
             Coder::Encode(recipe, _, checker) => {
-                Some(Work::Encode { recipe: *recipe, verify: checker.is_some() })
+                Some(BlockTask::Encode { recipe: *recipe, verify: checker.is_some() })
             }
-            Coder::Decode(pipeline, _) => Some(Work::Decode(*pipeline)),
+            Coder::Decode(pipeline, _) => Some(BlockTask::Decode(*pipeline)),
         };
         let cost = work.and_then(|work| work.cost(self.device.limits(), shape.slot).ok());
         let predicted = cost.map_or(0, |cost| cost.memory * u64::from(shape.blocks));

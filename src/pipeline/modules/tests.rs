@@ -7,7 +7,7 @@ use super::{FrameModules, Modules};
 use crate::codec::filter::FilterChain;
 use crate::format::{BlockHeader, ModuleTable, Pipeline};
 use crate::gpu::coder::{
-    CallerBuffers, Decoder, MovedPart, Needs, Origin, RangeDecoder, RangeTask, RawBlock,
+    CallerBuffers, Decoder, MovedPart, Origin, PayloadFeatures, RangeDecoder, RangeTask, RawBlock,
 };
 use crate::gpu::device::Device;
 use crate::gpu::device::pool::Pool;
@@ -165,7 +165,7 @@ fn range_decoders_undo_what_modules_did() {
             content_len,
             position: sample.position,
             filters: sample.coded.filters,
-            needs: Needs::of(&sample.payload, content_len as usize),
+            features: PayloadFeatures::of(&sample.payload, content_len as usize),
         });
         payloads.extend(&sample.payload);
         payloads.resize(payloads.len().next_multiple_of(16), 0xee);
@@ -241,9 +241,9 @@ fn batches_may_have_frames_with_other_modules() {
             .collect();
         engine.decode(&mut jobs);
         for (i, (job, sample)) in jobs.iter().zip(&samples).enumerate() {
-            let needs = sample.coded.filters.unwrap().has_modules();
+            let has_modules = sample.coded.filters.unwrap().has_modules();
             let is_declined = device.limits().ends_long_loops() && has_long_lanes(sample);
-            if needs && i % 3 == 2 || is_declined && job.outcome.is_none() {
+            if has_modules && i % 3 == 2 || is_declined && job.outcome.is_none() {
                 // The CPU says that its module is missing, or decodes it.
                 assert!(job.outcome.is_none(), "block {i}");
             } else {

@@ -9,7 +9,7 @@ use rayon::ThreadPool;
 
 use super::{Shared, State, Task};
 use crate::clock::Instant;
-use crate::gpu::coder::Work;
+use crate::gpu::coder::BlockTask;
 use crate::gpu::device::Device;
 use crate::gpu::device::background::{self, Busy};
 use crate::gpu::device::pool::Pool;
@@ -85,7 +85,7 @@ impl<T: Task> Shared<T> {
         if accelerator.gpu.is_closed() {
             // Ask the drivers only when some device would be worth it, and then check whether this one is. If earlier
             // runs do not tell, encoding mostly takes long enough to ask at once.
-            let encodes = matches!(accelerator.work, Work::Encode { .. });
+            let encodes = matches!(accelerator.work, BlockTask::Encode { .. });
             let asks_at_once = encodes && accelerator.is_known_to_pay() != Some(false);
             if !asks_at_once && !self.is_worth_opening(accelerator, true) {
                 return;
@@ -125,7 +125,7 @@ impl<T: Task> Shared<T> {
         }
         let begun = Instant::now();
         let statistics = accelerator.statistics.as_ref();
-        let verifies = matches!(accelerator.work, Work::Encode { verify: true, .. });
+        let verifies = matches!(accelerator.work, BlockTask::Encode { verify: true, .. });
         let engine = |_| GpuEngine::new(device, shape, verifies, statistics);
         let engines: Vec<_> = (0..batches.slots).map(engine).collect();
         accelerator.join(&batches);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::format::Pipeline;
-use crate::gpu::coder::Work;
+use crate::gpu::coder::BlockTask;
 use crate::gpu::device::{Device, DeviceError, Kind, Limits, MemorySource};
 use crate::gpu::tests::testing::{Nothing, made_up};
 use crate::pipeline::auto::Auto;
@@ -87,7 +87,7 @@ fn nothing() -> Gpu {
 #[test]
 fn workers_do_what_a_device_leaves() {
     for (workers, host_blocks) in [(1, 1), (1, 9), (2, 4), (3, 30), (2, 1000)] {
-        let work = Work::Decode(Pipeline::Lzf);
+        let work = BlockTask::Decode(Pipeline::Lzf);
         let accelerator = Accelerator {
             host_blocks,
             afterwards: Share { workers, in_flight: 12 },
@@ -124,7 +124,7 @@ fn long_jobs_open_a_device() {
             };
             Ok((made_up(), open))
         });
-        let (work, block_len) = (Work::Decode(Pipeline::Lzf), 1 << 16);
+        let (work, block_len) = (BlockTask::Decode(Pipeline::Lzf), 1 << 16);
         let accelerator = Accelerator {
             host_blocks: 9,
             afterwards: Share { workers: 2, in_flight: 12 },
@@ -217,7 +217,7 @@ fn workers_make_room_for_a_device_while_it_takes_part() {
             afterwards,
             blocks: Some(1 << 40),
             learned: Some((auto, workload)),
-            ..Accelerator::alone(gpu, Work::Decode(Pipeline::Lzf), 1 << 16)
+            ..Accelerator::alone(gpu, BlockTask::Decode(Pipeline::Lzf), 1 << 16)
         };
         let beside = Share { workers: 2, in_flight: narrow + 9 };
         let cpu = Arc::new(CpuEngine::new());

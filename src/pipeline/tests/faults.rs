@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{contents, decoding, devices};
-use crate::gpu::coder::Work;
+use crate::gpu::coder::BlockTask;
 use crate::gpu::device::Device;
 use crate::gpu::tests::faulty::{Fault, Faulty};
 use crate::{Gpu, Level, Options, Pipeline, Statistics, compress, decompress};
@@ -24,7 +24,7 @@ impl FaultJob {
         let contents = contents(blocks << 16);
         let options = Options::new().level(Level::MIN).block_size(1 << 16).threads(1);
         let recipe = options.recipe().unwrap();
-        let work = Work::Encode { recipe, verify: true };
+        let work = BlockTask::Encode { recipe, verify: true };
         let memory = slots * work.cost(device.limits(), 1 << 16).unwrap().memory;
         let expected = compress(&contents, &options).unwrap();
         Self { contents, expected, options, memory }
@@ -199,7 +199,7 @@ fn the_longest_blocks_run_one_at_a_time() {
         let contents = contents((1 << LOG) + (1 << 20));
         let cpu = Options::new().level(Level::MIN).block_size(1 << LOG).threads(1);
         let expected = compress(&contents, &cpu).unwrap();
-        let gpu_for = |work: Work| {
+        let gpu_for = |work: BlockTask| {
             let cost = work.cost(device.limits(), 1 << LOG);
             cost.ok().map(|cost| Gpu::new(Arc::clone(&device)).memory(cost.memory))
         };
@@ -211,7 +211,7 @@ fn the_longest_blocks_run_one_at_a_time() {
             // Some devices decline: a buffer would be larger than they allow.
             None => println!("{}: {:?}", device.limits().name, counted.idle_device().unwrap()),
         };
-        if let Some(gpu) = gpu_for(Work::Decode(Pipeline::Lzh)) {
+        if let Some(gpu) = gpu_for(BlockTask::Decode(Pipeline::Lzh)) {
             let counted = Statistics::new();
             let options = decoding(&gpu).statistics(&counted);
             assert!(decompress(&expected, &options).unwrap() == contents);
@@ -221,7 +221,7 @@ fn the_longest_blocks_run_one_at_a_time() {
         if device.limits().ends_long_loops() {
             continue;
         }
-        let work = Work::Encode { recipe: cpu.recipe().unwrap(), verify: true };
+        let work = BlockTask::Encode { recipe: cpu.recipe().unwrap(), verify: true };
         if let Some(gpu) = gpu_for(work) {
             let counted = Statistics::new();
             let options = cpu.clone().gpu(gpu).statistics(&counted);

@@ -8,7 +8,7 @@ use std::io::Cursor;
 use std::sync::Arc;
 
 use crate::Pipeline;
-use crate::gpu::coder::Work;
+use crate::gpu::coder::BlockTask;
 use crate::gpu::device::discovery;
 use crate::gpu::device::{Api, BufferId, Device, DeviceError, Limits, MemorySource, Queue};
 use crate::gpu::model::budget::{batches, budget};
@@ -219,10 +219,11 @@ fn plans_stay_within_the_memory_of_any_device() {
                 Limits { max_buffer, ..Simulated::new(&device, memory, max_buffer).limits };
             let budget = budget(&limits, None);
             for log in 16..=24 {
-                let mut works = vec![Work::Decode(Pipeline::Lzf), Work::Decode(Pipeline::Bwt)];
+                let mut works =
+                    vec![BlockTask::Decode(Pipeline::Lzf), BlockTask::Decode(Pipeline::Bwt)];
                 for level in Level::all() {
                     let recipe = Options::new().level(level).recipe().unwrap();
-                    works.push(Work::Encode { recipe, verify: true });
+                    works.push(BlockTask::Encode { recipe, verify: true });
                 }
                 for work in works {
                     let len = 1u32 << log;

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use super::{contents, devices};
-use crate::gpu::coder::Work;
+use crate::gpu::coder::BlockTask;
 use crate::gpu::device::{Api, Device, Kind, Limits};
 use crate::gpu::model::plan::Shape;
 use crate::gpu::tests::faulty::{Fault, Faulty};
@@ -21,12 +21,12 @@ fn options() -> Options {
     Options::new().level(Level::MIN).block_size(BLOCK as u64).threads(1)
 }
 
-fn encoding() -> Work {
-    Work::Encode { recipe: options().recipe().unwrap(), verify: true }
+fn encoding() -> BlockTask {
+    BlockTask::Encode { recipe: options().recipe().unwrap(), verify: true }
 }
 
 /// Bytes of device memory that a block takes.
-fn block_memory(work: &Work, limits: &Limits) -> u64 {
+fn block_memory(work: &BlockTask, limits: &Limits) -> u64 {
     work.cost(limits, BLOCK as u32).unwrap().memory
 }
 
@@ -37,7 +37,7 @@ fn a_device_is_retired_for_wrong_results() {
     let contents = block.repeat(40);
     let expected = compress(&contents, &options()).unwrap();
     for device in devices() {
-        for (decodes, work) in [(false, encoding()), (true, Work::Decode(Pipeline::Lzh))] {
+        for (decodes, work) in [(false, encoding()), (true, BlockTask::Decode(Pipeline::Lzh))] {
             // Payloads and contents are longer than this, and all other reads are shorter.
             let faulty = Faulty::new(Arc::clone(&device), Fault::LongReads(4096));
             let gpu = Gpu::new(Arc::new(faulty)).memory(block_memory(&work, device.limits()));
@@ -146,7 +146,7 @@ impl<'d> VaryingMemory<'d> {
 
     /// The device memory of a batch of `blocks` blocks.
     fn memory(&self, blocks: u64) -> u64 {
-        let work = Work::Encode { recipe: self.options.recipe().unwrap(), verify: false };
+        let work = BlockTask::Encode { recipe: self.options.recipe().unwrap(), verify: false };
         blocks * work.cost(self.device.limits(), 1 << 16).unwrap().memory
     }
 }

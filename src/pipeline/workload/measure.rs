@@ -6,7 +6,7 @@ use super::{Direction, Workload};
 use crate::clock::Instant;
 use crate::codec::{Codec, Recipe};
 use crate::error::Error;
-use crate::gpu::coder::Work;
+use crate::gpu::coder::BlockTask;
 use crate::gpu::device::Device;
 use crate::gpu::model::plan::Shape;
 use crate::pipeline::gpu::Accelerator;
@@ -72,8 +72,8 @@ impl Workload {
         let recipe = recipe.map_err(|error| error.to_string())?;
         let (work, of_sample) = match self.direction {
             // The device makes the payloads itself.
-            Direction::Encode => (Work::Encode { recipe, verify: true }, Codec::Store.into()),
-            Direction::Decode => (Work::Decode(pipeline), recipe),
+            Direction::Encode => (BlockTask::Encode { recipe, verify: true }, Codec::Store.into()),
+            Direction::Decode => (BlockTask::Decode(pipeline), recipe),
         };
         let encoded = sample.encoded(&of_sample, self.direction);
         let encoded = encoded.ok_or("the blocks do not shrink: there is nothing to decode")?;

@@ -18,11 +18,11 @@ use super::{Gpu, Level, Options};
 use crate::codec::filter::Filter;
 use crate::error::Error;
 use crate::format::FrameHeader;
-use crate::gpu::coder::Work;
+use crate::gpu::coder::BlockTask;
 use crate::gpu::device::Limits;
 use crate::gpu::model::plan::Shape;
 use crate::gpu::model::predict::StageWork;
-use crate::gpu::stages::lz77_decode::Needs;
+use crate::gpu::stages::lz77_decode::PayloadFeatures;
 use crate::gpu::stages::pipelines;
 
 /// A kind of work: encoding or decoding blocks of one kind and size.
@@ -122,7 +122,7 @@ impl Workload {
             },
             Direction::Decode => {
                 let pipeline = self.options.chosen_pipeline();
-                pipelines::decode(limits, pipeline, shape, Needs::default())
+                pipelines::decode(limits, pipeline, shape, PayloadFeatures::default())
             }
         };
         plan.map_or_else(|_| Vec::new(), |plan| StageWork::of(&plan))
@@ -149,8 +149,10 @@ impl Workload {
     /// The most bytes of its own memory that the device may use; `None` if it does not do this work.
     pub(crate) fn device_memory(&self, gpu: &Gpu, limits: &Limits) -> Option<u64> {
         let work = match self.direction {
-            Direction::Encode => Work::Encode { recipe: self.options.recipe().ok()?, verify: true },
-            Direction::Decode => Work::Decode(self.options.chosen_pipeline()),
+            Direction::Encode => {
+                BlockTask::Encode { recipe: self.options.recipe().ok()?, verify: true }
+            }
+            Direction::Decode => BlockTask::Decode(self.options.chosen_pipeline()),
         };
         let block_len = self.block_size as u32;
         let batches = Accelerator::alone(gpu.clone(), work, block_len).on_device(limits).ok()?;

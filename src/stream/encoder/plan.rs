@@ -6,7 +6,7 @@ use crate::codec::Recipe;
 use crate::codec::distant::{self, Finder};
 use crate::error::Error;
 use crate::format::FrameHeader;
-use crate::gpu::coder::Work;
+use crate::gpu::coder::BlockTask;
 use crate::pipeline::Options;
 use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::cpu::CpuEngine;
@@ -95,7 +95,7 @@ impl EncodePlan {
         };
         let workload = Workload::encoding(options)?;
         let job_of_device = Job {
-            work: Work::Encode { recipe, verify: options.verify },
+            work: BlockTask::Encode { recipe, verify: options.verify },
             block_len: header.block_size() as u32,
             bytes: len,
             cost: &cost,

@@ -6,7 +6,7 @@ use rayon::ThreadPool;
 use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 
 use super::append;
-use crate::codec::distant::LEAST_NEAR_BLOCK;
+use crate::codec::distant::MIN_NEAR_BLOCK;
 use crate::codec::reserve;
 use crate::error::Error;
 use crate::format::{MAX_BLOCKS, MIN_BLOCK_LOG};
@@ -16,7 +16,7 @@ use crate::pipeline::memory::{Cost, Share, payload_capacity};
 use crate::pipeline::modules::refusal;
 use crate::pipeline::scheduler::thread_pool;
 use crate::process::PerProcess;
-use crate::stream::encoder::{EncodeBasis, EncodePlan, Encoder, LEAST_BEFORE_BOUNDARY};
+use crate::stream::encoder::{EncodeBasis, EncodePlan, Encoder, MIN_BEFORE_BOUNDARY};
 use crate::stream::frame_writer::FrameWriter;
 
 /// Blocks that each worker of a [`Compressor`] gets before any is written, if memory permits.
@@ -162,8 +162,8 @@ impl Compressor {
         }
         let is_long = self.options.chosen_long_distance() > 0
             && input.len() > self.basis.header.block_size()
-            || self.options.is_near() && input.len() >= LEAST_NEAR_BLOCK;
-        let is_cut = self.options.rsyncable && input.len() >= LEAST_BEFORE_BOUNDARY;
+            || self.options.is_near() && input.len() >= MIN_NEAR_BLOCK;
+        let is_cut = self.options.rsyncable && input.len() >= MIN_BEFORE_BOUNDARY;
         if self.options.gpu.is_some() || is_long || is_cut || self.asks_auto(input.len()) {
             return stream_to(input, writer, &self.options);
         }

@@ -6,7 +6,7 @@ use super::job::Job;
 use super::key::Key;
 use crate::access::device::core::Core;
 use crate::gpu::coder::{
-    CallerBuffers, CoderError, Decoder, EncodedBlock, Encoder, Needs, PayloadPlace,
+    CallerBuffers, CoderError, Decoder, EncodedBlock, Encoder, PayloadFeatures, PayloadPlace,
 };
 use crate::gpu::device::{BufferId, Device, DeviceError, HostMemory, Queue};
 use crate::gpu::model::plan::Shape;
@@ -163,7 +163,7 @@ impl<'d> Coder<'d> {
             let Some((start, payload_len)) = block.payload else { continue };
             places.push(PayloadPlace { start, payload_len, content_len, position, filters });
             let payload = &bytes[(start - from) as usize..][..payload_len as usize];
-            checker.expect(Needs::of(payload, content_len as usize));
+            checker.expect(PayloadFeatures::of(payload, content_len as usize));
         }
         if places.is_empty() {
             return Ok(vec![true; blocks.len()]);

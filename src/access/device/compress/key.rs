@@ -1,7 +1,7 @@
 //! What a coder is made for, and what it takes.
 
 use crate::codec::{Codec, Recipe};
-use crate::gpu::coder::{BufferBytes, Needs};
+use crate::gpu::coder::{BufferBytes, PayloadFeatures};
 use crate::gpu::device::Limits;
 use crate::gpu::model::budget::BlockCost;
 use crate::gpu::model::plan::{PlanError, Shape};
@@ -28,7 +28,7 @@ impl Key {
     pub(super) fn checking(&self, limits: &Limits) -> Result<Option<BlockCost>, PlanError> {
         let Self { recipe, block_len, verifies } = *self;
         let decoding = pipelines::decoding(&recipe);
-        let plan = |shape| pipelines::decode(limits, decoding, shape, Needs::default());
+        let plan = |shape| pipelines::decode(limits, decoding, shape, PayloadFeatures::default());
         verifies.then(|| BlockCost::of(plan, block_len)).transpose()
     }
 

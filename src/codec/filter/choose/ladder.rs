@@ -10,9 +10,9 @@
 //!    the larger samples have one.
 //! 3. *Lists.* For a codec that works on whole blocks, small samples show too little of the contexts of places in a
 //!    list. So a quarter of the block decides between the list's chains and the best chain without a list.
-//! 4. *Clear.* For the fastest codecs, choosing must be fast too, so a saving of 1/8 settles that the block is filtered.
-//!    It does not if many numbers of the block equal distant ones, out of the samples' reach: the codec would find
-//!    these without a filter.
+//! 4. *Clear.* For the fastest codecs, choosing must be fast too, so a saving of 1/8 settles that the block is
+//!    filtered. It does not if many numbers of the block equal distant ones, out of the samples' reach: the codec would
+//!    find these without a filter.
 //! 5. *Planes of bits* in place of bytes. They stay in the race if a small sample gets hardly larger.
 //! 6. They lead if they save 1/64 of a larger sample, because samples flatter planes. And they hide far repetitions,
 //!    which samples do not show: the planes must also be smaller than what the bytes take without such repetitions.

@@ -7,9 +7,8 @@
 //!    archives end here, unfiltered. Programs get addresses instead of distances in their calls, if [calls](programs)
 //!    of the same functions are frequent.
 //! 2. The candidates of these widths are ranked by the entropy of that half's bytes after each.
-//! 3. Blocks whose elements seem to have few values also get candidates with [lists](listed) of the values, and bytes
-//!    and words that seem to lie in [rows] get candidates with differences between rows. Headers [suggest](super::hints)
-//!    more.
+//! 3. Headers [suggest](super::hints) more candidates. Blocks whose elements seem to have few values also get some with
+//!    [lists](listed) of the values, and bytes and words that seem to lie in [rows] some with differences between rows.
 //! 4. The [`ladder`] lets the candidates and the block without a filter compete on ever larger samples, which the
 //!    block's codec encodes.
 //!

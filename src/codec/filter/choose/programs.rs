@@ -5,9 +5,9 @@ use super::places;
 
 /// Pieces of a block to look at.
 const PIECES: usize = 16;
-/// All pieces together are 1/16 of a block, but each has at least `LEAST` bytes.
+/// All pieces together are 1/16 of a block, but each has at least `MIN_PIECE` bytes.
 const PART: usize = 16;
-const LEAST: usize = 1 << 10;
+const MIN_PIECE: usize = 1 << 10;
 /// Base-2 logarithm of the number of remembered numbers.
 const LOG: u32 = 12;
 /// A program has more than one call of an already called target in this many bytes.
@@ -16,7 +16,7 @@ const BYTES_PER_CALL: usize = 1 << 10;
 /// The machine for which `contents` seem to be a program: the one whose calls repeat targets more often than distances,
 /// if they do so often enough.
 pub(super) fn machine(contents: &[u8], scratch: &mut Vec<u8>) -> Option<Machine> {
-    let len = (contents.len() / PART / PIECES).max(LEAST).min(contents.len());
+    let len = (contents.len() / PART / PIECES).max(MIN_PIECE).min(contents.len());
     let gains = Machine::ALL.map(|machine| {
         let [mut targets, mut distances] = [Numbers::default(), Numbers::default()];
         for place in places(contents.len(), PIECES, len) {

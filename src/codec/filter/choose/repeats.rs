@@ -11,7 +11,7 @@ const PART: usize = 8;
 const LEN: usize = 32;
 /// Repetitions of numbers are searched for in the middle 1/16 of a block, but in no fewer bytes than this.
 const NUMBERS_PART: usize = 16;
-const NUMBERS_LEAST: usize = 1 << 16;
+const MIN_NUMBERS: usize = 1 << 16;
 /// Numbers, and fields of records, begin at multiples of this many bytes.
 const NUMBERS_ALIGNMENT: usize = 4;
 /// Repetitions within this many bytes show in samples too.
@@ -38,7 +38,7 @@ impl<'a> Places<'a> {
         table.resize(1 << LOG, 0);
         let mut places = Self { contents, step, table, is_repeated: [false; PLACES] };
         for place in 0..PLACES - 1 {
-            let bytes = places.eight_at(place * step);
+            let bytes = places.read_u64_at(place * step);
             // A run says nothing about other repetitions.
             if bytes != bytes.rotate_left(8) {
                 places.table[hash(bytes)] = place as u16 + 1;
@@ -47,13 +47,13 @@ impl<'a> Places<'a> {
         Ok(places)
     }
 
-    fn eight_at(&self, at: usize) -> u64 {
+    fn read_u64_at(&self, at: usize) -> u64 {
         u64::from_le_bytes(*self.contents[at..].first_chunk().expect("eight bytes"))
     }
 
     /// The place whose bytes may be those at `at`.
     fn find(&self, at: usize) -> Option<usize> {
-        self.table[hash(self.eight_at(at))].checked_sub(1).map(usize::from)
+        self.table[hash(self.read_u64_at(at))].checked_sub(1).map(usize::from)
     }
 
     fn repeated(&self) -> usize {
@@ -81,7 +81,7 @@ pub(super) fn without_other_units(bytes: usize, contents: &[u8]) -> Result<usize
 
 /// If pieces of `contents` take `bytes` bytes, how many of these are left if repetitions of far bytes cost nothing.
 pub(super) fn without_far_bytes(bytes: usize, contents: &[u8]) -> Result<usize, OutOfMemory> {
-    if contents.len() < 2 * NUMBERS_LEAST {
+    if contents.len() < 2 * MIN_NUMBERS {
         return Ok(bytes);
     }
     without_repeats(bytes, contents, |there, at| there.abs_diff(at) > NEAR)
@@ -109,7 +109,7 @@ fn without_repeats(
 
 /// Whether many numbers of `contents` equal others so far away that no sample holds both.
 pub(super) fn come_from_afar(contents: &[u8]) -> Result<bool, OutOfMemory> {
-    let len = (contents.len() / NUMBERS_PART).max(NUMBERS_LEAST);
+    let len = (contents.len() / NUMBERS_PART).max(MIN_NUMBERS);
     if contents.len() < 2 * len {
         return Ok(false);
     }
@@ -122,7 +122,7 @@ pub(super) fn come_from_afar(contents: &[u8]) -> Result<bool, OutOfMemory> {
         }
         let Some(place) = places.find(at) else { continue };
         let there = place * places.step;
-        if there != at && places.eight_at(there) == places.eight_at(at) {
+        if there != at && places.read_u64_at(there) == places.read_u64_at(at) {
             places.is_repeated[place] = true;
         }
     }

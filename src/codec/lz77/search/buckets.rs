@@ -1,7 +1,7 @@
 //! Looks up many candidates for each position, cheaply where they do not match. For the levels that search long.
 
 use super::candidates::{product, read64};
-use super::probe::{ENTRIES, Group, Here, MAX_DISTANCE, Probe};
+use super::probe::{ENTRIES, Group, MAX_DISTANCE, Probe, RatedPosition};
 use super::tagged::MAX_END;
 use crate::codec::{OutOfMemory, reserve, reserve_huge};
 
@@ -118,7 +118,10 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Rings<'_, G, BYTES, BITS
     /// Rates the candidates of a position that has not been entered. Returns gain and distance of the best candidate
     /// with fewer than eight equal bytes, if any is worth taking, and all candidates with eight, the most recent first.
     #[inline(always)]
-    pub(crate) fn rate<P: Probe>(&self, here: &Here<'_>) -> (Option<(u32, u32)>, Entries<'_, G>) {
+    pub(crate) fn rate<P: Probe>(
+        &self,
+        here: &RatedPosition<'_>,
+    ) -> (Option<(u32, u32)>, Entries<'_, G>) {
         let (bucket, entry) = self.place(read64(here.data, here.pos), here.pos);
         let (mut best, mut long) = (0, 0);
         for (g, group) in self.buckets[bucket].iter().enumerate() {
@@ -133,7 +136,11 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Rings<'_, G, BYTES, BITS
     /// Of a position that has not been entered, the candidates in reach whose four bytes from the `at`-th on equal the
     /// position's, the most recent first. None if these bytes reach past the limit.
     #[inline(always)]
-    pub(crate) fn with_equal<P: Probe>(&self, here: &Here<'_>, at: usize) -> Entries<'_, G> {
+    pub(crate) fn with_equal<P: Probe>(
+        &self,
+        here: &RatedPosition<'_>,
+        at: usize,
+    ) -> Entries<'_, G> {
         let (bucket, entry) = self.place(read64(here.data, here.pos), here.pos);
         let mut equal = 0;
         if at + 4 <= here.limit {
@@ -217,7 +224,7 @@ mod tests {
                         }
                     }
                     let reach = (pos - window_start) as u32;
-                    let here = Here { data, pos, reach, limit: end.min(data.len()) - pos };
+                    let here = RatedPosition { data, pos, reach, limit: end.min(data.len()) - pos };
                     let found = rings.rate::<P>(&here);
                     assert_eq!((found.0, found.1.collect()), (shorter, longer), "{pos}");
                     let at = pos % 40;

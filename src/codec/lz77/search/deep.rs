@@ -11,7 +11,7 @@
 use super::buckets::{Buckets, Rings};
 use super::candidates::{LOOKAHEAD, Table, common_length, common_length_before, read32, read64};
 use super::lazy::Match;
-use super::probe::{Here, Probe, Task, gain};
+use super::probe::{Probe, RatedPosition, Task, gain};
 use super::segments::Chunk;
 use crate::codec::lz77::stream::spec::{MIN_MATCH, RECENT, Recent};
 use core::ops::Range;
@@ -142,7 +142,7 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Parse<'_, G, BYTES, BITS
                 }
             }
         }
-        let here = Here { data: self.data, pos, reach, limit: end - pos };
+        let here = RatedPosition { data: self.data, pos, reach, limit: end - pos };
         // The length of the shortest match with a greater gain, if it were at the shortest distance.
         let needed = (best.gain as usize + 6) / 4;
         // Place of bytes that any longer match must have in common with the position.

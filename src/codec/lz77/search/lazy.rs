@@ -3,7 +3,7 @@
 //! The parse goes through a segment from its start. The possible matches of a position are those of its candidates and
 //! of one cheap offset: that of the last match or, right after it, that of the last different match. A match goes on
 //! while bytes are equal, up to the segment's end. The best match of a position is that of highest [`gain`], the first
-//! of equals, but the cheap one if it is among them; a gain below [`LEAST_GAIN`] counts as no match. At the first
+//! of equals, but the cheap one if it is among them; a gain below [`MIN_GAIN`] counts as no match. At the first
 //! position with a match, the parse also looks at up to `LAZY` further positions, one after the other. A later match
 //! replaces the best so far if its gain is higher by more than one, plus three for each literal that would be added.
 //! The remaining match is extended backward over the literals before it and taken, and the search continues after it. A
@@ -41,7 +41,7 @@ fn gain(length: usize, offset: u32) -> i32 {
 }
 
 /// Matches with a smaller gain are not taken.
-const LEAST_GAIN: i32 = 3;
+const MIN_GAIN: i32 = 3;
 
 /// The best match of `pos` among those at distances `row` and at `recent` (0 for none). Its gain is 0 if there is none.
 #[inline(always)]
@@ -56,7 +56,7 @@ fn best<P: Probe, const N: usize>(
     let reach = pos - window_start;
     let (mut length, lengths) = P::lengths(data, pos, recent, row, reach, end);
     let mut offset = recent;
-    let mut most = select_unpredictable(length >= 4, 4 * length as i32 + 1, LEAST_GAIN - 1);
+    let mut most = select_unpredictable(length >= 4, 4 * length as i32 + 1, MIN_GAIN - 1);
     for i in 0..N {
         let gain = gain(lengths[i], row[i]);
         let better = (lengths[i] >= 4) & (gain > most);
@@ -64,7 +64,7 @@ fn best<P: Probe, const N: usize>(
         offset = select_unpredictable(better, row[i] as usize, offset);
         most = select_unpredictable(better, gain, most);
     }
-    let gain = select_unpredictable(most >= LEAST_GAIN, most, 0);
+    let gain = select_unpredictable(most >= MIN_GAIN, most, 0);
     RatedMatch { start: pos, length, offset, gain }
 }
 

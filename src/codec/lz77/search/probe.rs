@@ -31,11 +31,11 @@ pub(crate) trait Probe {
     /// Rates the candidates in a group: its entries that have the tag of `entry`, the position's own, and are in reach.
     /// All entries are of earlier positions. Returns the greatest [`key`] of the candidates with fewer than eight equal
     /// bytes (0 if none is worth taking), and a bit for each candidate with eight.
-    fn rate(here: &Here<'_>, entry: u32, group: &Group) -> (u32, u32);
+    fn rate(here: &RatedPosition<'_>, entry: u32, group: &Group) -> (u32, u32);
 
     /// A bit for each entry of a group that is a candidate, as for [`rate`](Self::rate), and whose four bytes from the
     /// `at`-th on equal those of the position.
-    fn equal_fours(here: &Here<'_>, entry: u32, group: &Group, at: usize) -> u32;
+    fn equal_fours(here: &RatedPosition<'_>, entry: u32, group: &Group, at: usize) -> u32;
 
     /// Which distances, of `N` for each position, stay within the window: those up to the position's distance from the
     /// window's start. `reach` is that distance for the first position.
@@ -72,7 +72,7 @@ pub(crate) const ENTRIES: usize = 16;
 pub(crate) struct Group(pub [u32; ENTRIES]);
 
 /// A position whose candidates are rated.
-pub(crate) struct Here<'a> {
+pub(crate) struct RatedPosition<'a> {
     pub data: &'a [u8],
     pub pos: usize,
     /// The farthest that a candidate may be: at most `pos`, and less than 2^24.
@@ -177,7 +177,7 @@ impl Probe for Portable {
     fn prefetch<T>(_: &T) {}
 
     #[inline(always)]
-    fn rate(here: &Here<'_>, entry: u32, group: &Group) -> (u32, u32) {
+    fn rate(here: &RatedPosition<'_>, entry: u32, group: &Group) -> (u32, u32) {
         let bytes = read64(here.data, here.pos);
         let (mut best, mut long) = (0, 0);
         for (i, distance) in in_reach(here, entry, group) {
@@ -190,7 +190,7 @@ impl Probe for Portable {
     }
 
     #[inline(always)]
-    fn equal_fours(here: &Here<'_>, entry: u32, group: &Group, at: usize) -> u32 {
+    fn equal_fours(here: &RatedPosition<'_>, entry: u32, group: &Group, at: usize) -> u32 {
         let pos = here.pos + at;
         let bytes = read32(here.data, pos);
         in_reach(here, entry, group).fold(0, |equal, (i, distance)| {
@@ -257,7 +257,11 @@ pub(crate) fn exchange<const K: usize, const BITS: u32>(
 
 /// Index and distance of each of a group's entries that has the tag of `entry` and is in reach.
 #[inline(always)]
-fn in_reach(here: &Here<'_>, entry: u32, group: &Group) -> impl Iterator<Item = (usize, u32)> {
+fn in_reach(
+    here: &RatedPosition<'_>,
+    entry: u32,
+    group: &Group,
+) -> impl Iterator<Item = (usize, u32)> {
     let distances = group.0.map(|before| entry.wrapping_sub(before));
     let mut bits = 0;
     for (i, &distance) in distances.iter().enumerate() {

@@ -2,7 +2,8 @@
 
 use super::candidates::{common_length, factor, read32, read64};
 use super::probe::{
-    BATCH, BATCH_BYTES, FOUR_REACH, Group, Here, MAX_DISTANCE, Portable, Probe, Task, entry,
+    BATCH, BATCH_BYTES, FOUR_REACH, Group, MAX_DISTANCE, Portable, Probe, RatedPosition, Task,
+    entry,
 };
 use core::arch::x86_64::*;
 use core::hint::select_unpredictable;
@@ -199,8 +200,8 @@ impl Probe for Avx2 {
     }
 
     #[inline(always)]
-    fn rate(here: &Here<'_>, entry: u32, group: &Group) -> (u32, u32) {
-        let Here { data, pos, reach, limit } = *here;
+    fn rate(here: &RatedPosition<'_>, entry: u32, group: &Group) -> (u32, u32) {
+        let RatedPosition { data, pos, reach, limit } = *here;
         let bytes = read64(data, pos);
         assert!(pos <= i32::MAX as usize && reach as usize <= pos);
         let Some([first, second]) = distances(group, entry, reach) else { return (0, 0) };
@@ -265,8 +266,8 @@ impl Probe for Avx2 {
     }
 
     #[inline(always)]
-    fn equal_fours(here: &Here<'_>, entry: u32, group: &Group, at: usize) -> u32 {
-        let Here { data, pos, reach, .. } = *here;
+    fn equal_fours(here: &RatedPosition<'_>, entry: u32, group: &Group, at: usize) -> u32 {
+        let RatedPosition { data, pos, reach, .. } = *here;
         let bytes = read32(data, pos + at);
         assert!(pos + at <= i32::MAX as usize && reach as usize <= pos);
         let Some([first, second]) = distances(group, entry, reach) else { return 0 };

@@ -1,6 +1,6 @@
 //! Decodes a payload into its block.
 
-use super::directory::{Entry, Header};
+use super::directory::{ChunkEntry, Header};
 use super::execute::Executor;
 use super::models::{Decoding, Mode, TABLE, Tables};
 use super::rows::scalar::ScalarReader;
@@ -63,12 +63,12 @@ impl Decoder {
     /// If the payload breaks a rule of the format. The contents of `block` are then unspecified.
     pub fn decode(&mut self, payload: &[u8], block: &mut [u8]) -> Result<(), Malformed> {
         let (header, directory, mut records) = Header::read(payload, block.len())?;
-        let (entries, _) = directory.as_chunks::<{ Entry::BYTES }>();
+        let (entries, _) = directory.as_chunks::<{ ChunkEntry::BYTES }>();
         let mut entries = entries.iter();
         for group in header.groups(block.len()) {
             for (i, chunk) in header.chunks(group).enumerate() {
                 let entry = entries.next().ok_or(Malformed("LZ77 directory is cut short"))?;
-                let entry = Entry::unpack(u64::from_le_bytes(*entry));
+                let entry = ChunkEntry::unpack(u64::from_le_bytes(*entry));
                 let len = chunk.len();
                 if entry.literals > len || entry.sequences > len {
                     return Err(Malformed("a chunk has more symbols than bytes"));
@@ -102,7 +102,7 @@ impl Decoder {
 struct ReadChunk<'a> {
     tables: &'a Tables,
     words: &'a [u8],
-    entry: Entry,
+    entry: ChunkEntry,
     literals: &'a mut [u8],
     block: &'a mut [u8],
     window_start: usize,

@@ -59,7 +59,7 @@ impl Header {
     pub(crate) fn write(&self, block_len: usize, out: &mut Vec<u8>) -> usize {
         out.extend_from_slice(&[self.chunk_log, self.window_log, self.group_log, 0]);
         let first = out.len();
-        out.resize(first + Entry::BYTES * self.chunk_count(block_len), 0);
+        out.resize(first + ChunkEntry::BYTES * self.chunk_count(block_len), 0);
         first
     }
 
@@ -82,7 +82,7 @@ impl Header {
             return Err(Malformed("LZ77 header is invalid"));
         }
         let (directory, records) = rest
-            .split_at_checked(header.chunk_count(block_len) * Entry::BYTES)
+            .split_at_checked(header.chunk_count(block_len) * ChunkEntry::BYTES)
             .ok_or(Malformed("LZ77 directory is cut short"))?;
         Ok((header, directory, records))
     }
@@ -91,14 +91,14 @@ impl Header {
 /// A chunk's entry in the directory. On disk: a little-endian word of 64 bits, with `words` in the low 22, `literals`
 /// in the next 21, and `sequences` in the top 21.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct ChunkEntry {
     /// Length of its record in 32-bit words.
     pub words: usize,
     pub literals: usize,
     pub sequences: usize,
 }
 
-impl Entry {
+impl ChunkEntry {
     pub(crate) const BYTES: usize = 8;
 
     pub(crate) fn pack(self) -> u64 {

@@ -1,6 +1,6 @@
 //! Encodes a block into its payload.
 
-use super::directory::{Entry, Header};
+use super::directory::{ChunkEntry, Header};
 use super::models::{Models, Streams};
 use super::rows::{ChunkStreams, FseRows, WriteChunk};
 use super::sequence_coder::SequenceCoder;
@@ -187,13 +187,13 @@ impl Encoder {
             self.backend.run(WriteChunk { models, fse, streams, words });
             self.words.iter_mut().for_each(|w| *w = w.to_le());
             out.extend_from_slice(bytemuck::cast_slice(&self.words));
-            let e = Entry {
+            let e = ChunkEntry {
                 words: (out.len() - record) / 4,
                 literals: chunk.literals - literals,
                 sequences: chunk.sequences,
             };
-            out[entry..][..Entry::BYTES].copy_from_slice(&e.pack().to_le_bytes());
-            entry += Entry::BYTES;
+            out[entry..][..ChunkEntry::BYTES].copy_from_slice(&e.pack().to_le_bytes());
+            entry += ChunkEntry::BYTES;
             record = out.len();
             literals = chunk.literals;
             row += chunk.sequences.div_ceil(BATCH);
