@@ -47,7 +47,7 @@ fn move_bytes(local_index: u32, workgroup_index: u32) {
     if m.fill == 0u && (m.start > args.source_bytes || m.bytes > args.source_bytes - m.start) {
         return;
     }
-    // Both ends in words, of which there are fewer than 2^32. The caller may use a part of the last word.
+    // Both ends in words: there are fewer than 2^32 words. The caller may use a part of the last one.
     let room = (args.end_high << 30u) | (args.end_low >> 2u);
     if m.to_high > 3u || m.bytes > 0xfffffff0u {
         return;

@@ -1,5 +1,5 @@
 // The layout of `lz77_symbols` for each chunk: prices of symbols in 1/256 bit, and counts of symbols, both in the
-// order literals, tokens, offsets. There are also prices of the tokens' literal codes, whatever the match. Only the
+// order literals, tokens, offsets. There are also prices of the tokens' literal codes, for any match. Only the
 // prices of offsets include the extra bits.
 const SYMBOL_WORDS = 1152u;
 const SYMBOL_COUNTS = 576u; // behind the prices

@@ -28,7 +28,7 @@ var<private> arguments: array<u32, 16>;
 
 const RESULT_WORDS = 8u;
 
-// A layout lacks the buffers that a kernel does not name, so this names them. No run has so many lanes.
+// A layout lacks the buffers that a kernel does not name, so this names them. No run has that many lanes.
 fn name_buffers() {
     if args.lanes == 0xffffffffu {
         atomicStore(&results[0], before[0] + atomicLoad(&after[0]));

@@ -20,7 +20,7 @@ var<immediate> args: Args;
 @group(0) @binding(4) var<storage, read_write> pixels: array<u32>;
 @group(0) @binding(5) var<storage, read_write> results: array<u32>;
 
-// A layout lacks the buffers that a kernel does not name, so this names them. No run has so many lanes.
+// A layout lacks the buffers that a kernel does not name, so this names them. No run has that many lanes.
 fn name_buffers() {
     if args.lanes == 0xffffffffu {
         let windows = input[0] + atomicLoad(&output[0]) + atomicLoad(&state[0]);

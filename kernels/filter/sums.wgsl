@@ -1,6 +1,6 @@
 // Undoes differences: each element becomes the sum, or the exclusive or, of itself and those before it at multiples of
-// a stride. Other kernels handle adjacent elements of at most 4 bytes, and rows of some lengths. Lists of values have
-// their own turn here.
+// a stride. Other kernels handle adjacent elements of at most 4 bytes, and rows of some lengths. Lists of values are
+// summed in a dispatch of their own.
 //
 // One workgroup of 256 per unit, which goes from tile to tile. In a tile, work items sum parts of the columns, and
 // exchange the sums. Strides of more than 256 elements need no tiles: the elements that an element depends on are

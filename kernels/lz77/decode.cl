@@ -34,7 +34,7 @@
 #define SPAN 2048u
 #define SPAN_WORDS (SPAN / 32u)
 
-// Set in the source of a literal, to tell it from bytes that are still to be written.
+// Marks the source of a literal. Other sources are bytes that are not written yet.
 #define FINAL 0x80000000u
 
 // A sequence of the batch: where its match starts, and the distance from a byte to its source.

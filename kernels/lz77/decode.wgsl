@@ -56,7 +56,7 @@ var<immediate> args: Args;
 // Bytes of a batch that the mask of starts covers at once.
 const SPAN: u32 = 1024u;
 const SPAN_WORDS: u32 = SPAN / 32u;
-// Set in the source of a literal, to tell it from bytes that are still to be written.
+// Marks the source of a literal. Other sources are bytes that are not written yet.
 const FINAL: u32 = 0x80000000u;
 
 const SEQUENCES: u32 = 64u; // of a batch
@@ -106,7 +106,7 @@ fn store_group(loaded: Loaded) {
     }
 }
 
-// Sources from here on are still to be written: the group's start or the batch's.
+// Bytes from here on are not written yet: the start of the group, or of the batch.
 var<private> inside_from: u32;
 
 // Whether any of the sources is at `from` or after it.

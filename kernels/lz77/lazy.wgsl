@@ -55,7 +55,7 @@
 @group(0) @binding(4) var<storage, read_write> match_counts: array<u32>;
 // @pz_end
 
-// Whether position `at` has candidates, and distance `k` to them.
+// Whether position `at` has candidates, and the distance to its candidate `k`.
 // @pz_if FOUR
 fn has_any(at: u32) -> bool {
     return found[at] >> 24u != 0u;

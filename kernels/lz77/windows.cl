@@ -24,7 +24,7 @@
 #define STEP (LANE_BYTES * THREADS)
 // Bytes of a row.
 #define ROW (LANE_BYTES * 32u)
-// Set in the source of a literal, to tell it from bytes that are still to be written.
+// Marks the source of a literal. Other sources are bytes that are not written yet.
 #define FINAL 0x80000000u
 
 // For each of a work item's bytes.

@@ -36,7 +36,7 @@ var<immediate> args: Args;
 
 // Bytes of a step.
 const STEP: u32 = 4u * THREADS;
-// Set in the source of a literal, to tell it from bytes that are still to be written.
+// Marks the source of a literal. Other sources are bytes that are not written yet.
 const FINAL: u32 = 0x80000000u;
 // How many hops to follow a source before all sources are replaced, and how often to do that: chains have at most
 // 4096 links.

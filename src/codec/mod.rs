@@ -86,7 +86,7 @@ pub(crate) fn reserve_zeroed<T: Clone>(
     Ok(())
 }
 
-/// An entry of a table with one for each symbol of an alphabet.
+/// An entry of a table that has one entry for each symbol of an alphabet.
 pub(crate) trait TableEntry: Copy + Default + PartialEq {
     /// A word whose bytes are zero where the entries are.
     fn marks(eight: &[Self; 8]) -> u64;

@@ -1,5 +1,5 @@
-//! The stored form of a list of distant matches: LZ77 codes the list like a block if that makes it shorter. Consecutive
-//! matches often repeat parts that consecutive matches also repeat, at the same distances.
+//! The stored form of a list of distant matches: LZ77 codes the list like a block if that makes it shorter. A row of
+//! matches often repeats an earlier row of matches, at the same distances.
 
 use std::borrow::Cow;
 

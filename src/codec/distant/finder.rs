@@ -25,7 +25,7 @@ const MIN_QUICK: usize = 128;
 /// texts took 0.7% more.
 const MIN_THOROUGH: usize = 384;
 
-/// Shorter blocks have no matches of their own: few repetitions are as long, and messages must stay quick.
+/// Shorter blocks have no matches of their own: few repetitions are that long, and messages must stay quick.
 pub(crate) const MIN_NEAR_BLOCK: usize = 1 << 16;
 
 /// For each hash, the latest own bytes with it.

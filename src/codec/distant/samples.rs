@@ -18,7 +18,7 @@ pub(super) struct Sample {
 /// Base-2 logarithm of the positions for each sample, in data without repetitions.
 pub(super) const SPACING_LOG: u32 = 6;
 
-/// The least distance between two samples. Periodic data would otherwise have one in each period.
+/// The shortest distance between two samples. Without it, periodic data would have one in each period.
 const MIN_SPACING: usize = 16;
 
 /// Bytes that a hash depends on.

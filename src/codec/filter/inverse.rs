@@ -10,9 +10,10 @@ use super::words::Word;
 use super::{Context, FilterChain, InvertFault, MAX_STAGES, Stage};
 use crate::codec::reserve;
 
-/// Bytes that all stages of a run finish before they go on: a multiple of every width but those of records.
+/// Bytes of a tile: all stages of a run finish one before they begin the next. A multiple of every width but those of
+/// records.
 pub(super) const TILE: usize = 1 << 13;
-/// The longest stride with elements kept from tile to tile.
+/// The longest stride whose elements are kept from tile to tile.
 const MAX_KEPT: usize = 4;
 
 /// The last elements of a stage in the tile before, for each order.

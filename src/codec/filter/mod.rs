@@ -274,7 +274,7 @@ impl FilterChain {
         self.stages().any(Stage::is_transposition)
     }
 
-    /// The longest distance, in bytes, between an element and another that its filtered value depends on.
+    /// How far back, in bytes, the filtered value of an element may depend on other elements.
     pub(crate) fn reach(&self) -> usize {
         let of = |stage| match stage {
             Stage::Delta { width, order, stride } | Stage::ZigzagDelta { width, order, stride } => {

@@ -58,7 +58,7 @@ pub struct Params {
 impl Params {
     const MAX_GROUP_LOG: u8 = 4;
 
-    /// Base-2 logarithm of the number of segments of a chunk that the optimal parse samples, if the chunk has as many.
+    /// Base-2 logarithm of the number of segments that the optimal parse samples in a chunk; a chunk may have fewer.
     const SAMPLE_LOG: u8 = 2;
 
     /// The distance between sampled segments of a chunk, as a base-2 logarithm of segments.

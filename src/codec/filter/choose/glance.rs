@@ -158,8 +158,9 @@ fn digits(width: u8, bytes: &[u8]) -> Vec<u8> {
     found
 }
 
-/// The fewest digits after the point with which nearly as many floats of `width` bytes are decimal as with more digits,
-/// if most are decimal: in a list, one float that is not decimal takes more bytes than further digits of all.
+/// The fewest digits after the point that make nearly as many floats of `width` bytes decimal as more digits do; `None`
+/// if most floats are not decimal. In a list, one float that is not decimal takes more bytes than a further digit of
+/// all.
 pub(super) fn digits_for_lists(width: u8, bytes: &[u8]) -> Option<u8> {
     let max = decimal::max_digits(width)?.min(8);
     let most_of = |bytes: &[u8]| -> Option<Vec<usize>> {

@@ -1,8 +1,8 @@
 //! The ladder of samples: which chains compete on which sample, and by which margin one must win.
 //!
 //! Each step costs more than the one before, and so settles only what the cheaper steps left open. Every step has the
-//! same form: contenders encode a sample, and the smallest result must beat that of a rival, which is the block without
-//! a filter or the chain that leads so far.
+//! same form: contenders encode a sample, and the smallest result must beat that of a rival, which is the block
+//! without a filter or the chain that leads so far.
 //!
 //! 1. *Hopeless.* The glance orders its candidates by entropy, so if the first makes a small sample larger by more than
 //!    1/16, the others help no more. Chains from elsewhere, such as a header or lists of values, may still help.
@@ -18,7 +18,7 @@
 //!    which samples do not show: the planes must also be smaller than what the bytes take without such repetitions.
 //! 7. *Worth it.* LZ77 has its own tables for each part of a block, so 1/32 of the block shows what the rest will be
 //!    like. The leader must save 1/32 of that, to be worth its time. Each unit has a list of its own, so equal bytes of
-//!    two units become different places: what the block without a filter saves by such repetitions counts for it.
+//!    two units become different places: the block without a filter gets credit for such repetitions.
 //! 8. *Not far behind.* A codec that works on whole blocks learns more from each further part, so 1/32 of the block
 //!    only refuses a leader that is behind by 1/8.
 //! 9. *The middle quarter* then decides, and a saving of 1/128 is enough.
@@ -117,9 +117,9 @@ struct Step {
     sample: Sample,
     /// How to infer the block's size from the sample's. `None` compares the samples.
     extrapolated: Option<Extrapolation>,
-    /// What the sample does not show of the rival.
+    /// Repetitions that only help the rival, and that the sample does not show.
     hidden: Hidden,
-    /// Whether the best contender wins, by its size, the rival's, and the rival's less what is hidden.
+    /// Whether the best contender wins, by its size, the rival's, and the rival's less the hidden repetitions.
     is_enough: fn(usize, usize, usize) -> bool,
     won: Then,
     lost: Then,
@@ -269,7 +269,7 @@ impl Standing<'_> {
         }
     }
 
-    /// Of a rival's bytes, those that it takes without what a sample does not show of `contents`.
+    /// The rival's bytes, less the repetitions in `contents` that a sample does not show.
     fn seen(&self, hidden: Hidden, bytes: usize, contents: &[u8]) -> Result<usize, OutOfMemory> {
         match hidden {
             Hidden::FarNumbers if repeats::come_from_afar(contents)? => Ok(0),
@@ -343,7 +343,7 @@ pub(super) fn climb(
             }
         }
         let is_enough = |seen| (step.is_enough)(best.0, bytes, seen);
-        // What is hidden takes long to find, and only ever helps the rival.
+        // Hidden repetitions take long to find, and only help the rival.
         let has_won = is_enough(bytes) && is_enough(standing.seen(step.hidden, bytes, contents)?);
         let outcome = if has_won { step.won } else { step.lost };
         match outcome {

@@ -147,7 +147,7 @@ impl Chooser {
         let planes = if chain.has_transposition() { 2 } else { 1 };
         let parts =
             (self.parts * all.len() / contents_len).clamp(planes.min(self.parts), self.parts);
-        // Tables that cover more than the places see zeros of the list.
+        // A table that covers more than the places also covers zeros of the list.
         let part_len = (PIECES * piece_len / parts).max(sample.len(block_len) / self.parts);
         let shape = Shape { piece_len, parts, part_len };
         let bytes = match piece_len {

@@ -40,9 +40,9 @@ const GLANCES: usize = 8;
 const GLANCE_LEN: usize = 2 * ALIGNMENT;
 /// Base-2 logarithm of the bytes that share entropy tables at most levels.
 const TABLE_LOG: u32 = 18;
-/// The most parts in which the codec encodes a sample. Each piece is cut into as many for that.
+/// The most parts in which the codec encodes a sample. Each piece is cut into this many.
 const PARTS: usize = 4;
-/// Pieces of such a sample: many, because few would not show how much the parts of a block differ.
+/// Pieces of a sample: many, because few would not show how much the parts of a block differ.
 const PIECES: usize = 16;
 /// Candidates that a codec tries, besides those of headers.
 const MAX_TRIED: usize = 3;
@@ -57,7 +57,7 @@ const MAX_IGNORED: usize = 64;
 pub(crate) struct CodecTraits {
     /// It has tables for each part of a block.
     pub has_tables: bool,
-    /// It is one of the fastest, for which choosing must be fast too.
+    /// It is one of the fastest, so choosing must be fast too.
     pub is_fast: bool,
     /// It looks for matches. Filters may break these.
     pub has_matches: bool,
@@ -80,7 +80,7 @@ pub(crate) struct Chooser {
 struct Seen {
     /// If the glance shows few different elements of 4 or 8 bytes: their width, and the number of values.
     of_few_values: Option<(u8, usize)>,
-    /// The smallest of the likely widths, if it is 1 or 2: the one with which rows are searched for.
+    /// The smallest of the likely widths, if it is 1 or 2: the search for rows uses it.
     narrow: Option<u8>,
 }
 

@@ -13,8 +13,8 @@ const LOG: u32 = 12;
 /// A program has more than one call of an already called target in this many bytes.
 const BYTES_PER_CALL: usize = 1 << 10;
 
-/// The machine for which `contents` seem to be a program: the one whose calls repeat targets more often than distances,
-/// if they do so often enough.
+/// The machine that `contents` seem to be a program for. Its calls repeat targets more often than distances, and do so
+/// often enough.
 pub(super) fn machine(contents: &[u8], scratch: &mut Vec<u8>) -> Option<Machine> {
     let len = (contents.len() / PART / PIECES).max(MIN_PIECE).min(contents.len());
     let gains = Machine::ALL.map(|machine| {

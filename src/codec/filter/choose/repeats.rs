@@ -71,7 +71,7 @@ fn middle(all: usize, len: usize) -> std::ops::Range<usize> {
     from..from + len
 }
 
-/// If pieces of `contents` take `bytes` bytes, how many of these are left if repetitions of other units cost nothing.
+/// Of the `bytes` bytes that pieces of `contents` take, those left if repetitions of other units cost nothing.
 pub(super) fn without_other_units(bytes: usize, contents: &[u8]) -> Result<usize, OutOfMemory> {
     if contents.len() <= 1 << UNIT_LOG {
         return Ok(bytes);
@@ -79,7 +79,7 @@ pub(super) fn without_other_units(bytes: usize, contents: &[u8]) -> Result<usize
     without_repeats(bytes, contents, |there, at| there >> UNIT_LOG != at >> UNIT_LOG)
 }
 
-/// If pieces of `contents` take `bytes` bytes, how many of these are left if repetitions of far bytes cost nothing.
+/// Of the `bytes` bytes that pieces of `contents` take, those left if repetitions of far bytes cost nothing.
 pub(super) fn without_far_bytes(bytes: usize, contents: &[u8]) -> Result<usize, OutOfMemory> {
     if contents.len() < 2 * MIN_NUMBERS {
         return Ok(bytes);
@@ -87,7 +87,7 @@ pub(super) fn without_far_bytes(bytes: usize, contents: &[u8]) -> Result<usize, 
     without_repeats(bytes, contents, |there, at| there.abs_diff(at) > NEAR)
 }
 
-/// If pieces of `contents` take `bytes` bytes, how many of these are left if `hidden` repetitions cost nothing.
+/// Of the `bytes` bytes that pieces of `contents` take, those left if `hidden` repetitions cost nothing.
 /// `hidden` gets the place of the bytes, and the place of their repetition.
 fn without_repeats(
     bytes: usize,

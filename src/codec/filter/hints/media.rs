@@ -3,7 +3,7 @@
 use super::{Bytes, Element, Hints, LOOKED_AT, Rows};
 use crate::codec::filter::Stage;
 
-/// Sound: chunks, one of which gives the width of samples and the number of channels.
+/// Sound: one of its chunks gives the width of samples and the number of channels.
 pub(super) fn wav(header: Bytes<'_>, hints: &mut Hints) -> Option<()> {
     let magic: [u8; 4] = header.array(0)?;
     if !matches!(&magic, b"RIFF" | b"RF64") || header.array(8)? != *b"WAVE" {

@@ -49,7 +49,7 @@ impl Hints {
         self.chains.into_iter().flatten()
     }
 
-    /// Adds a chain, unless it is invalid, already known, one too many, or reaches too far.
+    /// Adds a chain, unless it is invalid, already there, or reaches too far, or there is no room for it.
     fn add(&mut self, stages: &[Stage]) {
         let Some(chain) = FilterChain::new(stages) else { return };
         if chain.reach() <= MAX_REACH
@@ -121,7 +121,7 @@ impl Element {
         }
     }
 
-    /// `None` for bytes, whose small differences of either sign need not become small numbers.
+    /// `None` for bytes: coders take small differences of either sign as they are.
     fn zigzag(self) -> Option<Stage> {
         let is_useful = self.width > 1 && self.is_in_words();
         is_useful.then_some(Stage::Zigzag { width: self.width })
@@ -135,9 +135,9 @@ impl Element {
 /// Elements in rows. Distances are in elements.
 struct Rows {
     element: Element,
-    /// To the same channel of the pixel before.
+    /// Distance to the same channel of the pixel before.
     pixel: u64,
-    /// To the same pixel of the row before; 0 if there are no rows.
+    /// Distance to the same pixel of the row before; 0 if there are no rows.
     row: u64,
 }
 

@@ -35,8 +35,8 @@ struct RatedMatch {
 /// The gain of a match: four for each byte, less the bits of its offset.
 #[inline(always)]
 fn gain(length: usize, offset: u32) -> i32 {
-    // The lowest bit does not change the logarithm, and keeps its argument from being 0, whatever an out-of-reach
-    // distance is.
+    // Setting the lowest bit leaves the logarithm as it is, and keeps its argument from being 0 where a distance is out
+    // of reach.
     4 * length as i32 - (offset.wrapping_add(3) | 1).ilog2() as i32
 }
 

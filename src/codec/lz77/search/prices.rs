@@ -17,7 +17,7 @@ pub(crate) struct Prices {
     pub lengths: Box<[[u32; LONGEST as usize + 1]; 8]>,
     /// For each offset symbol, extra bits included.
     pub offsets: [u32; OFFSETS],
-    /// For each literal code of a token, whatever the match.
+    /// For each literal code of a token, for any match.
     runs: [u32; 8],
 }
 

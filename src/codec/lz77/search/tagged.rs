@@ -200,8 +200,8 @@ impl<const N: usize> Found<'_, N> {
     }
 }
 
-/// Positions whose candidates are found before those in reach are noted: few enough to stay in the cache meanwhile, and
-/// enough that most have been written before they are read.
+/// Positions handled at a time: first the candidates of all are found, then those in reach are noted. Few enough to
+/// stay in the cache, and enough that most have been written before they are read.
 const PIECE: usize = 256;
 
 impl<const N: usize, L: Lookup<N>> Default for Candidates<N, L> {

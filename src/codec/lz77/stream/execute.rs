@@ -23,10 +23,10 @@ impl Default for SequenceBatch {
 }
 
 /// Bytes that a copy reads and writes at once, needed or not: most literal runs and matches are no longer, and the
-/// processor cannot predict which are. So a copy may overrun its end by up to as many bytes.
+/// processor cannot predict which are. So a copy may overrun its end by up to this many bytes.
 const SLACK: usize = 32;
 
-/// Offsets from which on a match is copied 16 bytes at a time.
+/// Matches at this offset or a longer one are copied 16 bytes at a time.
 const FAR: usize = 16;
 
 /// Number of explicit offsets kept: any power of two above [`RECENT`].

@@ -42,7 +42,7 @@ impl CodedRows {
         self.counts.fill(0);
     }
 
-    /// Adds an empty batch. Returns it with the counts, to which its symbols must be added.
+    /// Adds an empty batch. Returns it and the counts; the caller adds its symbols to both.
     #[inline(always)]
     pub(super) fn batch(&mut self) -> (&mut [[Coded; LANES]; 2], &mut [u32; 256]) {
         self.rows.push([[NO_OFFSET; LANES]; 2]);
