@@ -71,31 +71,14 @@ pub(crate) fn codes_between_callers_buffers(
     }
     drop(decoder);
 
-    // Buffers that are too small, shared, or missing.
-    let is_refused = |own, part: &str| {
-        let encoder = Encoder::new(&ours, &encoding, 3, own).err();
-        let decoder = Decoder::new(&ours, pipeline, BLOCK as u32, 3, own).err();
-        for error in [encoder, decoder] {
-            let Some(CoderError::Device(DeviceError::Unsupported(why))) = error else {
-                panic!("{error:?}")
-            };
-            assert!(why.contains(part), "{why}");
-        }
-    };
     let least = Decoder::buffer_bytes(limits, pipeline, BLOCK as u32, 3).unwrap();
     let small = theirs.allocate(least.contents.min(least.payloads) - 4).unwrap();
-    let small_id = import(small);
-    is_refused(
-        CallerBuffers { contents: Some(small_id), ..own },
-        "the buffer for the contents has",
-    );
-    is_refused(
-        CallerBuffers { payloads: Some(small_id), ..own },
-        "the buffer for the payloads has",
-    );
-    is_refused(CallerBuffers { payloads: own.contents, ..own }, "cannot share");
-    ours.free(small_id);
-    is_refused(CallerBuffers { contents: Some(small_id), ..own }, "has no buffer for the contents");
+    let coders = |own| {
+        let encoder = Encoder::new(&ours, &encoding, 3, own).err();
+        let decoder = Decoder::new(&ours, pipeline, BLOCK as u32, 3, own).err();
+        [encoder, decoder]
+    };
+    refuse_unsuitable_buffers(&ours, own, import(small), coders);
 
     // After freeing, the buffers still belong to the caller.
     assert_eq!(ours.live(), 0);
@@ -108,4 +91,27 @@ pub(crate) fn codes_between_callers_buffers(
     assert_eq!(first, contents[..4]);
     drop(queue);
     [their_contents, their_payloads, small].into_iter().for_each(|buffer| theirs.free(buffer));
+}
+
+/// Checks that coders refuse buffers that are too small, shared, or missing. `small` is too small for either buffer.
+/// `coders` returns the errors of both coders with some buffers.
+fn refuse_unsuitable_buffers(
+    ours: &Pool<impl Device>,
+    own: CallerBuffers,
+    small: BufferId,
+    coders: impl Fn(CallerBuffers) -> [Option<CoderError>; 2],
+) {
+    let is_refused = |own, part: &str| {
+        for error in coders(own) {
+            let Some(CoderError::Device(DeviceError::Unsupported(why))) = error else {
+                panic!("{error:?}")
+            };
+            assert!(why.contains(part), "{why}");
+        }
+    };
+    is_refused(CallerBuffers { contents: Some(small), ..own }, "the buffer for the contents has");
+    is_refused(CallerBuffers { payloads: Some(small), ..own }, "the buffer for the payloads has");
+    is_refused(CallerBuffers { payloads: own.contents, ..own }, "cannot share");
+    ours.free(small);
+    is_refused(CallerBuffers { contents: Some(small), ..own }, "has no buffer for the contents");
 }

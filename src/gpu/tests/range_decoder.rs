@@ -140,65 +140,108 @@ fn recipes() -> Vec<(String, Recipe)> {
     recipes
 }
 
+/// Lengths of blocks.
+const LENS: [usize; 5] = [70_000, 1, 5_000, 20_001, 9_000];
+
+/// Blocks of the lengths [`LENS`], as far as one pipeline decodes them.
+struct Encoded {
+    payloads: Vec<u8>,
+    blocks: Vec<RawBlock>,
+    /// The contents of each block.
+    all: Vec<Vec<u8>>,
+    pipeline: Pipeline,
+}
+
+fn encoded(recipe: &Recipe) -> Encoded {
+    const CHAINS: [Option<&str>; 4] =
+        [None, Some("transpose4"), Some("delta2,zigzag2,transpose2"), Some("rotate2,transpose2")];
+    let mut payloads = vec![0xff; 16];
+    let mut blocks = Vec::new();
+    let mut all = Vec::new();
+    let mut pipeline = None;
+    for (number, len) in LENS.into_iter().enumerate() {
+        let mut contents = mixture(len);
+        contents.resize(len, b'.');
+        contents.rotate_left(number * 700 % len);
+        let chain: Option<FilterChain> =
+            CHAINS[number % CHAINS.len()].map(|chain| chain.parse().unwrap());
+        let mut filtered = contents.clone();
+        let chain = chain.filter(|chain| {
+            let (mut out, mut unit) = (Vec::new(), Vec::new());
+            let fits = apply(chain, &contents, &mut out, &mut unit, Context::default()).unwrap();
+            if fits {
+                filtered = out;
+            }
+            fits
+        });
+        let (coded, payload) = on_cpu(recipe, &filtered);
+        let own = match coded.method {
+            Method::Lz77 => Pipeline::Lzf,
+            Method::Bwt => Pipeline::Bwt,
+            Method::Store | Method::Fill => continue,
+        };
+        if *pipeline.get_or_insert(own) != own {
+            continue;
+        }
+        blocks.push(RawBlock {
+            payload_start: payloads.len() as u32,
+            payload_len: payload.len() as u32,
+            content_len: len as u32,
+            position: 0,
+            filters: chain,
+            features: PayloadFeatures::of(&payload, len),
+        });
+        payloads.extend(payload);
+        payloads.resize(payloads.len().next_multiple_of(16), 0xee);
+        all.push(contents);
+    }
+    Encoded { payloads, blocks, all, pipeline: pipeline.unwrap() }
+}
+
+/// Three parts of each block with gaps, from the last part of the last block to the first. Puts into `to` what it must
+/// hold once they have moved there.
+fn scattered_parts(
+    all: &[Vec<u8>],
+    numbers: &mut Numbers,
+    to: &mut Destination<'_>,
+) -> Vec<MovedPart> {
+    let mut parts = Vec::new();
+    let mut at = 1;
+    for (number, contents) in all.iter().enumerate() {
+        // The block from its beginning to its end in three parts with gaps, the last part first.
+        let cuts = [0, numbers.below(contents.len()), numbers.below(contents.len())];
+        for (turn, cut) in cuts.into_iter().enumerate() {
+            let end = if turn == 2 { contents.len() } else { contents.len().min(cut + 9000) };
+            let bytes = end - cut;
+            if at + bytes > to.expected.len() {
+                break;
+            }
+            to.expected[at..at + bytes].copy_from_slice(&contents[cut..end]);
+            parts.push(MovedPart {
+                origin: Origin::Contents(number as u32, cut as u32),
+                bytes: bytes as u32,
+                buffer: to.buffer,
+                buffer_end: to.end(),
+                at: at as u64,
+            });
+            at += bytes + turn;
+        }
+    }
+    parts.reverse();
+    parts
+}
+
 #[test]
 fn ranges_of_blocks_of_every_level_and_filter() {
-    let chains: [Option<&str>; 4] =
-        [None, Some("transpose4"), Some("delta2,zigzag2,transpose2"), Some("rotate2,transpose2")];
     each_device(|device| {
         for (name, recipe) in recipes() {
             let device = Pool::new(device).filled_with(GARBAGE);
             let mut numbers = Numbers(3);
-            let lens = [70_000, 1, 5_000, 20_001, 9_000];
-            let mut payloads = vec![0xff; 16];
-            let mut blocks = Vec::new();
-            let mut all = Vec::new();
-            let mut pipeline = None;
-            for (number, len) in lens.into_iter().enumerate() {
-                let mut contents = mixture(len);
-                contents.resize(len, b'.');
-                contents.rotate_left(number * 700 % len);
-                let chain: Option<FilterChain> =
-                    chains[number % chains.len()].map(|chain| chain.parse().unwrap());
-                let mut filtered = contents.clone();
-                let chain = chain.filter(|chain| {
-                    let (mut out, mut unit) = (Vec::new(), Vec::new());
-                    let fits =
-                        apply(chain, &contents, &mut out, &mut unit, Context::default()).unwrap();
-                    if fits {
-                        filtered = out;
-                    }
-                    fits
-                });
-                let (coded, payload) = on_cpu(&recipe, &filtered);
-                let own = match coded.method {
-                    Method::Lz77 => Pipeline::Lzf,
-                    Method::Bwt => Pipeline::Bwt,
-                    Method::Store | Method::Fill => continue,
-                };
-                if *pipeline.get_or_insert(own) != own {
-                    continue;
-                }
-                blocks.push(RawBlock {
-                    payload_start: payloads.len() as u32,
-                    payload_len: payload.len() as u32,
-                    content_len: len as u32,
-                    position: 0,
-                    filters: chain,
-                    features: PayloadFeatures::of(&payload, len),
-                });
-                payloads.extend(payload);
-                payloads.resize(payloads.len().next_multiple_of(16), 0xee);
-                all.push(contents);
-            }
+            let Encoded { payloads, blocks, all, pipeline } = encoded(&recipe);
             let queue = device.queue().unwrap();
-            let count = lens.len() as u32;
-            let made = RangeDecoder::new(
-                &device,
-                queue,
-                RangeTask::Decode(pipeline.unwrap()),
-                70_000,
-                count,
-            );
+            let count = LENS.len() as u32;
+            let made =
+                RangeDecoder::new(&device, queue, RangeTask::Decode(pipeline), 70_000, count);
             let mut decoder = match made {
                 Err(CoderError::Plan(PlanError::Declined(why))) => {
                     println!("{name}: declined: {why}");
@@ -208,30 +251,7 @@ fn ranges_of_blocks_of_every_level_and_filter() {
             };
             decoder.batch_deadline(PATIENCE);
             let mut to = Destination::new(&device, 2 * all.iter().map(Vec::len).sum::<usize>());
-            let mut parts = Vec::new();
-            let mut at = 1;
-            for (number, contents) in all.iter().enumerate() {
-                // The block from its beginning to its end in three parts with gaps, the last part first.
-                let cuts = [0, numbers.below(contents.len()), numbers.below(contents.len())];
-                for (turn, cut) in cuts.into_iter().enumerate() {
-                    let end =
-                        if turn == 2 { contents.len() } else { contents.len().min(cut + 9000) };
-                    let bytes = end - cut;
-                    if at + bytes > to.expected.len() {
-                        break;
-                    }
-                    to.expected[at..at + bytes].copy_from_slice(&contents[cut..end]);
-                    parts.push(MovedPart {
-                        origin: Origin::Contents(number as u32, cut as u32),
-                        bytes: bytes as u32,
-                        buffer: to.buffer,
-                        buffer_end: to.end(),
-                        at: at as u64,
-                    });
-                    at += bytes + turn;
-                }
-            }
-            parts.reverse();
+            let parts = scattered_parts(&all, &mut numbers, &mut to);
             let fill = &mut |into: &mut [u8]| into.copy_from_slice(&payloads);
             decoder.upload_with(0, (payloads.len(), 0), fill).unwrap();
             // Twice in the same memory; then the first blocks alone.
