@@ -1,4 +1,4 @@
-//! Names the shared library for the linkers of systems with ELF, as programs that were linked with it look for it.
+//! Sets the name of the shared library on ELF systems: programs that are linked with it search for this name.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,10 +1,10 @@
 /* pz: lossless compression in a format that CPUs and GPUs decode equally well.
  *
- * Every function that can fail returns PZ_STATUS_OK, which is 0, or why it failed;
- * pz_error_message() has the words. Options may be NULL, for the defaults. A pointer to bytes may
- * be NULL if their number is 0. Threads must not use an object at the same time, but for options
- * that none of them changes. What a function makes is released by the function with the same
- * prefix and _free, which takes NULL, too.
+ * Every function that can fail returns PZ_STATUS_OK, which is 0, or the kind of failure;
+ * pz_error_message() then says in words what failed. NULL stands for the default options. A
+ * pointer to bytes may be NULL if their number is 0. Two threads must not use an object at the
+ * same time, except options that no thread changes. To release what a function made, call the
+ * function with the same prefix that ends with _free; it also takes NULL.
  *
  * Made by cbindgen from capi/src; `PZ_WRITE_HEADER=1 cargo test -p pz-capi` makes it again.
  */
@@ -23,7 +23,7 @@ typedef struct pz_decoder pz_decoder;
 typedef struct pz_reader pz_reader;
 
 /**
- * Whether a call did its work, or why not.
+ * The result of a call: success, or the kind of failure.
  */
 typedef enum {
   /**
@@ -79,7 +79,7 @@ typedef enum {
    */
   PZ_STATUS_BUFFER_TOO_SMALL = 12,
   /**
-   * A pointer that must not be NULL is, or an object is used after its end.
+   * A pointer is NULL that must not be, or an object is used after its end.
    */
   PZ_STATUS_INVALID_ARGUMENT = 13,
   /**
@@ -91,19 +91,21 @@ typedef enum {
    */
   PZ_STATUS_NO_DEVICE = 15,
   /**
-   * The input needs a module, a program of its author's, that the options do not allow to run.
+   * The input needs a module, a program by its author, that the options do not allow to run.
    */
   PZ_STATUS_UNTRUSTED_MODULE = 16,
 } pz_status;
 
 /**
- * Takes `len` bytes of `data`. Returns how many it took, or a negative number if it failed, which `pz_error_message`
- * then repeats. `context` is what was given with the function, as for all callbacks.
+ * A function that takes `len` bytes of `data`. It returns the number of bytes that it took, or a negative number for a
+ * failure, which `pz_error_message` then names. As for all callbacks, `context` is the pointer that was given with the
+ * function.
  */
 typedef ptrdiff_t (*pz_write_fn)(void *context, const void *data, size_t len);
 
 /**
- * Puts up to `len` bytes into `buffer`. Returns how many, 0 at the end, or a negative number if it failed, as above.
+ * A function that puts up to `len` bytes into `buffer`. It returns their number, 0 at the end, or a negative number
+ * for a failure, as above.
  */
 typedef ptrdiff_t (*pz_read_fn)(void *context, void *buffer, size_t len);
 
@@ -112,7 +114,7 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * One line about the last failure in this thread; valid until the next call of a function of pz in this thread.
+ * One line about the last failure in this thread. Valid until the next call of a pz function in this thread.
  */
 const char *pz_error_message(void);
 
@@ -122,14 +124,14 @@ const char *pz_error_message(void);
 const char *pz_version(void);
 
 /**
- * Makes options that stand for the defaults.
+ * Makes default options.
  */
 pz_options *pz_options_new(void);
 
 /**
  * Releases options.
  *
- * The caller's part:
+ * Requirements:
  * `options` is NULL or came from `pz_options_new`, and is not used afterwards.
  */
 void pz_options_free(pz_options *options);
@@ -137,7 +139,7 @@ void pz_options_free(pz_options *options);
 /**
  * Sets the level: 1 (fastest) to 9 (smallest). The default is 3.
  *
- * The caller's part:
+ * Requirements:
  * `options` came from `pz_options_new` and is not in use.
  */
 pz_status pz_options_level(pz_options *options, uint32_t level);
@@ -145,7 +147,7 @@ pz_status pz_options_level(pz_options *options, uint32_t level);
 /**
  * Sets the pipeline instead of the level's: "lzh", "lzf", "bwt", "fse" or "store".
  *
- * The caller's part:
+ * Requirements:
  * `options` came from `pz_options_new` and is not in use. `pipeline` is text that ends with a zero byte.
  */
 pz_status pz_options_pipeline(pz_options *options,
@@ -155,7 +157,7 @@ pz_status pz_options_pipeline(pz_options *options,
  * Rearranges typed data first: "f32", "bf16", "i16", "i64x3" and so on, chains such as
  * "delta8,zigzag8,transpose8", "auto", which looks at each block, or "none", the default.
  *
- * The caller's part:
+ * Requirements:
  * `options` came from `pz_options_new` and is not in use. `filter` is text that ends with a zero byte.
  */
 pz_status pz_options_filter(pz_options *options,
@@ -164,7 +166,7 @@ pz_status pz_options_filter(pz_options *options,
 /**
  * Sets the block size instead of the level's, in bytes: a power of two.
  *
- * The caller's part:
+ * Requirements:
  * `options` came from `pz_options_new` and is not in use.
  */
 pz_status pz_options_block_size(pz_options *options, uint64_t block_size);
@@ -172,26 +174,26 @@ pz_status pz_options_block_size(pz_options *options, uint64_t block_size);
 /**
  * Sets the window instead of the level's, in bytes: a power of two.
  *
- * The caller's part:
+ * Requirements:
  * `options` came from `pz_options_new` and is not in use.
  */
 pz_status pz_options_window(pz_options *options, uint64_t window);
 
 /**
- * Also looks for repetitions of earlier blocks, up to `bytes` back; 0 for none, the default but for level 9 without a
- * filter, where it is four blocks, 64 MiB. Compression and decompression then take about as much more memory.
+ * Also looks for repetitions of earlier blocks, up to `bytes` back. The default is 0, which turns this off; for level
+ * 9 without a filter it is four blocks, 64 MiB. Compression and decompression take about that much more memory.
  *
- * The caller's part:
+ * Requirements:
  * `options` came from `pz_options_new` and is not in use.
  */
 pz_status pz_options_long_distance(pz_options *options,
                                    uint64_t bytes);
 
 /**
- * Sets whether frames end where the contents decide, so that after a change of the contents most of the output is as
- * it was before; the default is no. The output gets a few percent larger.
+ * Sets whether the contents decide where frames end; the default is no. After a change of the contents, most of the
+ * output then stays the same. The output gets a few percent larger.
  *
- * The caller's part:
+ * Requirements:
  * `options` came from `pz_options_new` and is not in use.
  */
 pz_status pz_options_rsyncable(pz_options *options,
@@ -200,16 +202,16 @@ pz_status pz_options_rsyncable(pz_options *options,
 /**
  * Sets the number of threads; 0, the default, means one for each core. The result does not depend on it.
  *
- * The caller's part:
+ * Requirements:
  * `options` came from `pz_options_new` and is not in use.
  */
 pz_status pz_options_threads(pz_options *options,
                              size_t threads);
 
 /**
- * Sets the most bytes of memory to take beside the caller's. The default is 2 GiB.
+ * Limits the memory to take beside the caller's buffers, in bytes. The default is 2 GiB.
  *
- * The caller's part:
+ * Requirements:
  * `options` came from `pz_options_new` and is not in use.
  */
 pz_status pz_options_memory(pz_options *options, uint64_t memory);
@@ -217,31 +219,31 @@ pz_status pz_options_memory(pz_options *options, uint64_t memory);
 /**
  * Declares the length of the input in bytes, for readers that cannot seek.
  *
- * The caller's part:
+ * Requirements:
  * `options` came from `pz_options_new` and is not in use.
  */
 pz_status pz_options_content_size(pz_options *options, uint64_t content_size);
 
 /**
  * Sets a device that works beside the threads: "cuda", "opencl" or "webgpu", with a number after a colon if there are
- * several; "auto" for a GPU where that should save time; "cpu", the default, for none. A named device must be there,
- * and is opened by the first call that names it, once in a process. The result does not depend on it.
+ * several; "auto" for a GPU where that should save time; or "cpu", the default, for none. A named device must exist.
+ * The first call that names it opens it for the whole process. The result does not depend on the device.
  *
- * The caller's part:
+ * Requirements:
  * `options` came from `pz_options_new` and is not in use. `device` is text that ends with a zero byte.
  */
 pz_status pz_options_device(pz_options *options,
                             const char *device);
 
 /**
- * Makes options that stand for the defaults.
+ * Makes default options.
  */
 pz_decode_options *pz_decode_options_new(void);
 
 /**
  * Releases options.
  *
- * The caller's part:
+ * Requirements:
  * `options` is NULL or came from `pz_decode_options_new`, and is not used afterwards.
  */
 void pz_decode_options_free(pz_decode_options *options);
@@ -249,33 +251,33 @@ void pz_decode_options_free(pz_decode_options *options);
 /**
  * Sets the number of threads; 0, the default, means one for each core.
  *
- * The caller's part:
+ * Requirements:
  * `options` came from `pz_decode_options_new` and is not in use.
  */
 pz_status pz_decode_options_threads(pz_decode_options *options, size_t threads);
 
 /**
- * Sets the most bytes of contents, for input that is not trusted.
+ * Limits the bytes of contents, for untrusted input.
  *
- * The caller's part:
+ * Requirements:
  * `options` came from `pz_decode_options_new` and is not in use.
  */
 pz_status pz_decode_options_max_output(pz_decode_options *options, uint64_t max_output);
 
 /**
- * Allows all modules that the input brings with it to run, or none, the default. Modules are programs of the input's
- * author, which can only read and write what they are given, in bounded time and memory.
+ * Sets whether all modules in the input may run; by default none may. Modules are programs by the author of the input.
+ * They can access only their input and output, in bounded time and memory.
  *
- * The caller's part:
+ * Requirements:
  * `options` came from `pz_decode_options_new` and is not in use.
  */
 pz_status pz_decode_options_allow_modules(pz_decode_options *options,
                                           bool allow);
 
 /**
- * Sets the most bytes of memory to take beside the caller's. The default is 2 GiB.
+ * Limits the memory to take beside the caller's buffers, in bytes. The default is 2 GiB.
  *
- * The caller's part:
+ * Requirements:
  * `options` came from `pz_decode_options_new` and is not in use.
  */
 pz_status pz_decode_options_max_memory(pz_decode_options *options, uint64_t max_memory);
@@ -283,7 +285,7 @@ pz_status pz_decode_options_max_memory(pz_decode_options *options, uint64_t max_
 /**
  * Sets a device that works beside the threads, as `pz_options_device` does.
  *
- * The caller's part:
+ * Requirements:
  * `options` came from `pz_decode_options_new` and is not in use. `device` is text that ends with a zero byte.
  */
 pz_status pz_decode_options_device(pz_decode_options *options,
@@ -293,7 +295,7 @@ pz_status pz_decode_options_device(pz_decode_options *options,
  * Compresses `len` bytes of `data` to `buffer`, which has `capacity` bytes, and stores the length of the result. Less
  * capacity than `pz_compress_bound` may be too little; after a failure the buffer may contain anything.
  *
- * The caller's part:
+ * Requirements:
  * The pointers point to that many bytes, which do not overlap, or are NULL if there are none; `options` is NULL or
  * came from `pz_options_new`.
  */
@@ -305,7 +307,7 @@ pz_status pz_compress(const void *data,
                       const pz_options *options);
 
 /**
- * The most bytes that `len` bytes become when they are compressed, with any options.
+ * The most bytes that compressing `len` bytes can give, with any options.
  */
 size_t pz_compress_bound(size_t len);
 
@@ -313,7 +315,7 @@ size_t pz_compress_bound(size_t len);
  * Decompresses `len` bytes of `data` to `buffer`, which has `capacity` bytes, and stores the length of the contents.
  * After a failure the buffer may contain anything.
  *
- * The caller's part:
+ * Requirements:
  * The pointers point to that many bytes, which do not overlap, or are NULL if there are none; `options` is NULL or
  * came from `pz_decode_options_new`.
  */
@@ -325,10 +327,10 @@ pz_status pz_decompress(const void *data,
                         const pz_decode_options *options);
 
 /**
- * Stores the length of the contents of `len` bytes of `data`. Nothing is decoded. If the data are not trusted, compare
+ * Stores the length of the contents of `len` bytes of `data`. Decodes nothing. If the data are not trusted, compare
  * the result with a limit before you allocate that many bytes.
  *
- * The caller's part:
+ * Requirements:
  * `data` points to `len` bytes, or is NULL if there are none.
  */
 pz_status pz_content_size(const void *data,
@@ -336,11 +338,11 @@ pz_status pz_content_size(const void *data,
                           uint64_t *size);
 
 /**
- * Makes an encoder that gives its output to `write`, in the thread that calls it.
+ * Makes an encoder that passes its output to `write`, in the thread that calls the encoder.
  *
- * The caller's part:
- * `context` is what `write` expects, until the encoder is released, in every thread that uses the encoder. `options`
- * is NULL or came from `pz_options_new`.
+ * Requirements:
+ * Until the encoder is released, `context` is valid for `write` in every thread that uses the encoder. `options` is
+ * NULL or came from `pz_options_new`.
  */
 pz_status pz_encoder_new(pz_write_fn write,
                          void *context,
@@ -348,18 +350,18 @@ pz_status pz_encoder_new(pz_write_fn write,
                          pz_encoder **encoder);
 
 /**
- * Compresses `len` bytes of `data`. Part of them may be given to the callback later.
+ * Compresses `len` bytes of `data`. The callback may get part of the result later.
  *
- * The caller's part:
+ * Requirements:
  * `encoder` came from `pz_encoder_new`, and `data` points to `len` bytes.
  */
 pz_status pz_encoder_write(pz_encoder *encoder, const void *data, size_t len);
 
 /**
- * Compresses everything so far and gives it to the callback, so that it can be read. Many flushes make the output
+ * Compresses everything so far and passes it to the callback, so that it can be read. Many flushes make the output
  * larger.
  *
- * The caller's part:
+ * Requirements:
  * `encoder` came from `pz_encoder_new`.
  */
 pz_status pz_encoder_flush(pz_encoder *encoder);
@@ -367,25 +369,25 @@ pz_status pz_encoder_flush(pz_encoder *encoder);
 /**
  * Compresses the rest and ends the output, which is incomplete without this. The encoder can then only be released.
  *
- * The caller's part:
+ * Requirements:
  * `encoder` came from `pz_encoder_new`.
  */
 pz_status pz_encoder_finish(pz_encoder *encoder);
 
 /**
- * Releases an encoder. What it has not finished stays incomplete.
+ * Releases an encoder. An output that it has not finished stays incomplete.
  *
- * The caller's part:
+ * Requirements:
  * `encoder` is NULL or came from `pz_encoder_new`, and is not used afterwards.
  */
 void pz_encoder_free(pz_encoder *encoder);
 
 /**
- * Makes a decoder that gets its input from `read`, in the thread that calls it, and reads the first header. It reads
- * ahead of the contents that it returns.
+ * Makes a decoder that gets its input from `read`, in the thread that calls the decoder, and reads the first header.
+ * The decoder reads ahead of the contents that it returns.
  *
- * The caller's part:
- * `context` is what `read` expects, until the decoder is released, in every thread that uses the decoder. `options` is
+ * Requirements:
+ * Until the decoder is released, `context` is valid for `read` in every thread that uses the decoder. `options` is
  * NULL or came from `pz_decode_options_new`.
  */
 pz_status pz_decoder_new(pz_read_fn read,
@@ -394,10 +396,10 @@ pz_status pz_decoder_new(pz_read_fn read,
                          pz_decoder **decoder);
 
 /**
- * Puts up to `len` bytes of contents into `buffer` and stores their number, which is 0 only at the end, or if `len`
- * is. The contents are right as far as they go; that they are complete is known at the end.
+ * Puts up to `len` bytes of contents into `buffer` and stores their number. The number is 0 only at the end, or if
+ * `len` is 0. The bytes are checked; only at the end is it known that the contents are complete.
  *
- * The caller's part:
+ * Requirements:
  * `decoder` came from `pz_decoder_new`, and `buffer` points to `len` bytes.
  */
 pz_status pz_decoder_read(pz_decoder *decoder,
@@ -408,7 +410,7 @@ pz_status pz_decoder_read(pz_decoder *decoder,
 /**
  * Releases a decoder.
  *
- * The caller's part:
+ * Requirements:
  * `decoder` is NULL or came from `pz_decoder_new`, and is not used afterwards.
  */
 void pz_decoder_free(pz_decoder *decoder);
@@ -416,7 +418,7 @@ void pz_decoder_free(pz_decoder *decoder);
 /**
  * Opens a compressed file, and checks its headers, indices and footers.
  *
- * The caller's part:
+ * Requirements:
  * `path` is text in UTF-8 that ends with a zero byte; `options` is NULL or came from `pz_decode_options_new`.
  */
 pz_status pz_reader_open(const char *path,
@@ -426,15 +428,15 @@ pz_status pz_reader_open(const char *path,
 /**
  * Stores the length of the contents in bytes.
  *
- * The caller's part:
+ * Requirements:
  * `reader` came from `pz_reader_open`.
  */
 pz_status pz_reader_size(pz_reader *reader, uint64_t *size);
 
 /**
- * Puts `len` bytes of the contents from `offset` on into `buffer`. Decodes blocks in parallel.
+ * Reads `len` bytes of the contents, from `offset` on, into `buffer`. Decodes blocks in parallel.
  *
- * The caller's part:
+ * Requirements:
  * `reader` came from `pz_reader_open`, and `buffer` points to `len` bytes.
  */
 pz_status pz_reader_read(pz_reader *reader, uint64_t offset, void *buffer, size_t len);
@@ -442,7 +444,7 @@ pz_status pz_reader_read(pz_reader *reader, uint64_t offset, void *buffer, size_
 /**
  * Releases a reader, and closes its file.
  *
- * The caller's part:
+ * Requirements:
  * `reader` is NULL or came from `pz_reader_open`, and is not used afterwards.
  */
 void pz_reader_free(pz_reader *reader);

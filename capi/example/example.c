@@ -31,7 +31,7 @@ static ptrdiff_t read_file(void *file, void *buffer, size_t len) {
     return read == 0 && ferror((FILE *)file) ? -1 : (ptrdiff_t)read;
 }
 
-/* Fails, as if the disk were full. */
+/* Fails like a full disk. */
 static ptrdiff_t fail(void *context, const void *data, size_t len) {
     (void)context, (void)data, (void)len;
     return -28;
@@ -61,7 +61,7 @@ static void one_shot(const char *text, size_t len) {
     printf("after damage: %s\n", pz_error_message());
     expect(pz_options_level(options, 10) == PZ_STATUS_INVALID_OPTION, "a level that does not exist");
     expect(pz_options_level(NULL, 1) == PZ_STATUS_INVALID_ARGUMENT, "no options");
-    /* A GPU where that should save time; a name that no device has. */
+    /* Devices: a GPU where that should save time; then a name that no device has. */
     check(pz_options_device(options, "auto"), "device");
     expect(pz_options_device(options, "abacus") == PZ_STATUS_INVALID_OPTION, "a device that does not exist");
     expect(pz_options_device(options, "opencl:99") == PZ_STATUS_NO_DEVICE, "a device that is not there");
@@ -102,7 +102,7 @@ static void stream(const char *path, const char *text, size_t len) {
     pz_decoder_free(decoder);
     fclose(file);
 
-    /* A callback that fails says why with a number of its own, which every later call repeats. */
+    /* If a callback fails, it returns a number of its own, which every later call repeats. */
     check(pz_encoder_new(fail, NULL, options, &encoder), "encoder");
     check(pz_encoder_write(encoder, text, 1000), "write");
     for (int i = 0; i < 2; i++) {

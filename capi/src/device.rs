@@ -7,9 +7,9 @@ use pz::{Auto, Gpu};
 
 use crate::status::{Failure, pz_status};
 
-/// What works beside the threads.
+/// The device that works beside the threads.
 pub enum Device {
-    /// Nothing.
+    /// No device.
     Cpu,
     /// A GPU where it should save time.
     Auto(Auto),
@@ -28,7 +28,7 @@ impl Device {
             "auto" => return Ok(Self::Auto(Auto::new())),
             _ => {}
         }
-        // Others who want a device meanwhile wait: it may be the same.
+        // Other threads that want a device wait meanwhile: it may be the same device.
         let mut opened = OPENED.lock();
         if let Some((_, gpu)) = opened.iter().find(|(known, _)| known == name) {
             return Ok(Self::Named(gpu.clone()));

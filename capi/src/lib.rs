@@ -5,12 +5,12 @@
 //! | `device` | devices by name |
 //! | `memory` | C's pointers as slices, objects and text |
 //! | `oneshot` | one call for one buffer |
-//! | `options` | what may be chosen |
+//! | `options` | options for compression and decompression |
 //! | `reader` | any part of a compressed file |
-//! | `status` | what went wrong |
+//! | `status` | statuses and messages of failures |
 //! | `stream` | compression and decompression of streams, through callbacks |
 //!
-//! No panic leaves a function: it becomes a status. The caller keeps to what each function's `# Safety` says.
+//! No panic leaves a function: it becomes a status. Callers must do what each function's `# Safety` says.
 
 #![allow(non_camel_case_types, reason = "the names are C's")]
 

@@ -52,7 +52,7 @@ pub unsafe fn object<'a, T>(object: *mut T) -> Result<&'a mut T, Failure> {
     unsafe { object.as_mut() }.ok_or_else(|| Failure::invalid("an object is NULL"))
 }
 
-/// Stores a result where C wants it.
+/// Stores a result at an address that C gave.
 ///
 /// # Safety
 /// `place` is NULL or points to memory for a `T`.

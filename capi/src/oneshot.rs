@@ -37,11 +37,11 @@ pub unsafe extern "C" fn pz_compress(
     })
 }
 
-/// The most bytes that `len` bytes become when they are compressed, with any options.
+/// The most bytes that compressing `len` bytes can give, with any options.
 #[unsafe(no_mangle)]
 pub extern "C" fn pz_compress_bound(len: usize) -> usize {
-    // A block that does not shrink is stored. Then a block of at least 64 KiB takes 40 bytes more for its header and 4
-    // in the index, and a frame less than 1 KiB.
+    // A block that would not shrink is stored. A block has at least 64 KiB, unless it is the last, and takes 40 bytes
+    // more for its header and 4 in the index. A frame takes less than 1 KiB more.
     len.saturating_add(len / 1024).saturating_add(1024)
 }
 
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn pz_decompress(
     })
 }
 
-/// Stores the length of the contents of `len` bytes of `data`. Nothing is decoded. If the data are not trusted, compare
+/// Stores the length of the contents of `len` bytes of `data`. Decodes nothing. If the data are not trusted, compare
 /// the result with a limit before you allocate that many bytes.
 ///
 /// # Safety

@@ -1,4 +1,4 @@
-//! What may be chosen.
+//! Options for compression and decompression.
 
 use std::ffi::c_char;
 
@@ -11,7 +11,7 @@ use crate::status::{guarded, pz_status};
 /// How to compress.
 pub struct pz_options(Options, Device);
 
-/// Makes options that stand for the defaults.
+/// Makes default options.
 #[unsafe(no_mangle)]
 pub extern "C" fn pz_options_new() -> *mut pz_options {
     Box::into_raw(Box::new(pz_options(Options::new(), Device::Cpu)))
@@ -111,8 +111,8 @@ pub unsafe extern "C" fn pz_options_window(options: *mut pz_options, window: u64
     })
 }
 
-/// Also looks for repetitions of earlier blocks, up to `bytes` back; 0 for none, the default but for level 9 without a
-/// filter, where it is four blocks, 64 MiB. Compression and decompression then take about as much more memory.
+/// Also looks for repetitions of earlier blocks, up to `bytes` back. The default is 0, which turns this off; for level
+/// 9 without a filter it is four blocks, 64 MiB. Compression and decompression take about that much more memory.
 ///
 /// # Safety
 /// `options` came from `pz_options_new` and is not in use.
@@ -129,8 +129,8 @@ pub unsafe extern "C" fn pz_options_long_distance(
     })
 }
 
-/// Sets whether frames end where the contents decide, so that after a change of the contents most of the output is as
-/// it was before; the default is no. The output gets a few percent larger.
+/// Sets whether the contents decide where frames end; the default is no. After a change of the contents, most of the
+/// output then stays the same. The output gets a few percent larger.
 ///
 /// # Safety
 /// `options` came from `pz_options_new` and is not in use.
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn pz_options_threads(options: *mut pz_options, threads: u
     })
 }
 
-/// Sets the most bytes of memory to take beside the caller's. The default is 2 GiB.
+/// Limits the memory to take beside the caller's buffers, in bytes. The default is 2 GiB.
 ///
 /// # Safety
 /// `options` came from `pz_options_new` and is not in use.
@@ -193,8 +193,8 @@ pub unsafe extern "C" fn pz_options_content_size(
 }
 
 /// Sets a device that works beside the threads: "cuda", "opencl" or "webgpu", with a number after a colon if there are
-/// several; "auto" for a GPU where that should save time; "cpu", the default, for none. A named device must be there,
-/// and is opened by the first call that names it, once in a process. The result does not depend on it.
+/// several; "auto" for a GPU where that should save time; or "cpu", the default, for none. A named device must exist.
+/// The first call that names it opens it for the whole process. The result does not depend on the device.
 ///
 /// # Safety
 /// `options` came from `pz_options_new` and is not in use. `device` is text that ends with a zero byte.
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn pz_options_device(
 /// How to decompress.
 pub struct pz_decode_options(DecodeOptions, Device);
 
-/// Makes options that stand for the defaults.
+/// Makes default options.
 #[unsafe(no_mangle)]
 pub extern "C" fn pz_decode_options_new() -> *mut pz_decode_options {
     Box::into_raw(Box::new(pz_decode_options(DecodeOptions::new(), Device::Cpu)))
@@ -247,7 +247,7 @@ pub unsafe extern "C" fn pz_decode_options_threads(
     })
 }
 
-/// Sets the most bytes of contents, for input that is not trusted.
+/// Limits the bytes of contents, for untrusted input.
 ///
 /// # Safety
 /// `options` came from `pz_decode_options_new` and is not in use.
@@ -264,8 +264,8 @@ pub unsafe extern "C" fn pz_decode_options_max_output(
     })
 }
 
-/// Allows all modules that the input brings with it to run, or none, the default. Modules are programs of the input's
-/// author, which can only read and write what they are given, in bounded time and memory.
+/// Sets whether all modules in the input may run; by default none may. Modules are programs by the author of the input.
+/// They can access only their input and output, in bounded time and memory.
 ///
 /// # Safety
 /// `options` came from `pz_decode_options_new` and is not in use.
@@ -283,7 +283,7 @@ pub unsafe extern "C" fn pz_decode_options_allow_modules(
     })
 }
 
-/// Sets the most bytes of memory to take beside the caller's. The default is 2 GiB.
+/// Limits the memory to take beside the caller's buffers, in bytes. The default is 2 GiB.
 ///
 /// # Safety
 /// `options` came from `pz_decode_options_new` and is not in use.

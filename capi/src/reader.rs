@@ -10,7 +10,8 @@ use crate::memory::{free, object, output, store, text};
 use crate::options::{decode_options, pz_decode_options};
 use crate::status::{guarded, pz_status};
 
-/// Reads any part of the contents of a file. Only decodes the blocks that hold it. The child of a fork may use it too.
+/// Reads any part of the contents of a file, and decodes only the blocks that hold it. The child of a fork may use it
+/// too.
 pub struct pz_reader(SeekableReader<SourceReader>);
 
 /// Opens a compressed file, and checks its headers, indices and footers.
@@ -26,7 +27,7 @@ pub unsafe extern "C" fn pz_reader_open(
     guarded(|| {
         // SAFETY: The caller's promise.
         let (path, options) = unsafe { (text(path)?, decode_options(options)) };
-        // Reads name their offsets, so that processes after a fork do not move each other's position in the file.
+        // Reads name their offsets, so processes after a fork do not move each other's position in the file.
         let source = SourceReader::new(open_path(Path::new(path)).map_err(pz::Error::from)?);
         let made = SeekableReader::new(source, &options)?;
         // SAFETY: The caller's promise.
@@ -48,7 +49,7 @@ pub unsafe extern "C" fn pz_reader_size(reader: *mut pz_reader, size: *mut u64) 
     })
 }
 
-/// Puts `len` bytes of the contents from `offset` on into `buffer`. Decodes blocks in parallel.
+/// Reads `len` bytes of the contents, from `offset` on, into `buffer`. Decodes blocks in parallel.
 ///
 /// # Safety
 /// `reader` came from `pz_reader_open`, and `buffer` points to `len` bytes.

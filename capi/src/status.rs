@@ -1,4 +1,4 @@
-//! What went wrong: a status, and words for it.
+//! Failures: a status for programs, and a message for people.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pz::Error;
 
-/// Whether a call did its work, or why not.
+/// The result of a call: success, or the kind of failure.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum pz_status {
@@ -36,17 +36,17 @@ pub enum pz_status {
     InvalidRange = 11,
     /// The result does not fit into the buffer.
     BufferTooSmall = 12,
-    /// A pointer that must not be NULL is, or an object is used after its end.
+    /// A pointer is NULL that must not be, or an object is used after its end.
     InvalidArgument = 13,
     /// A bug in pz.
     Internal = 14,
     /// The device is missing, or does not open.
     NoDevice = 15,
-    /// The input needs a module, a program of its author's, that the options do not allow to run.
+    /// The input needs a module, a program by its author, that the options do not allow to run.
     UntrustedModule = 16,
 }
 
-/// A status that is not `Ok`, and words for it.
+/// A status other than `Ok`, and its message.
 #[derive(Clone)]
 pub struct Failure {
     status: pz_status,
@@ -63,12 +63,13 @@ impl Failure {
     }
 }
 
-/// The failure after which a stream is of no more use.
+/// The failure that made a stream unusable.
 #[derive(Default)]
 pub struct FirstFailure(Option<Failure>);
 
 impl FirstFailure {
-    /// Keeps the first failure. Later ones only say that there was a first, so they get its status and its words.
+    /// Keeps the first failure. Later failures only say that there was an earlier one, so they get the status and
+    /// message of the first.
     pub fn check<T>(&mut self, result: Result<T, Error>) -> Result<T, Failure> {
         result.map_err(|error| self.0.get_or_insert_with(|| error.into()).clone())
     }
@@ -111,17 +112,17 @@ thread_local! {
     static MESSAGE: RefCell<CString> = RefCell::default();
 }
 
-/// Does the work of a function, and keeps the words of its failure.
+/// Does the work of a function, and keeps the message of its failure.
 pub fn guarded(work: impl FnOnce() -> Result<(), Failure>) -> pz_status {
     let result = catch_unwind(AssertUnwindSafe(work));
     let result = result.unwrap_or_else(|_| Err(Failure::new(pz_status::Internal, "pz panicked")));
     let Err(Failure { status, message }) = result else { return pz_status::Ok };
-    // Names in messages come from C, so none has a zero byte.
+    // All names in messages come from C, so the message has no zero byte.
     MESSAGE.set(CString::new(message).unwrap_or_default());
     status
 }
 
-/// One line about the last failure in this thread; valid until the next call of a function of pz in this thread.
+/// One line about the last failure in this thread. Valid until the next call of a pz function in this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn pz_error_message() -> *const c_char {
     MESSAGE.with_borrow(|message| message.as_ptr())

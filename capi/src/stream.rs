@@ -9,12 +9,14 @@ use crate::memory::{free, input, object, output, store};
 use crate::options::{decode_options, encode_options, pz_decode_options, pz_options};
 use crate::status::{Failure, FirstFailure, guarded, pz_status};
 
-/// Takes `len` bytes of `data`. Returns how many it took, or a negative number if it failed, which `pz_error_message`
-/// then repeats. `context` is what was given with the function, as for all callbacks.
+/// A function that takes `len` bytes of `data`. It returns the number of bytes that it took, or a negative number for a
+/// failure, which `pz_error_message` then names. As for all callbacks, `context` is the pointer that was given with the
+/// function.
 pub type pz_write_fn =
     Option<unsafe extern "C" fn(context: *mut c_void, data: *const c_void, len: usize) -> isize>;
 
-/// Puts up to `len` bytes into `buffer`. Returns how many, 0 at the end, or a negative number if it failed, as above.
+/// A function that puts up to `len` bytes into `buffer`. It returns their number, 0 at the end, or a negative number
+/// for a failure, as above.
 pub type pz_read_fn =
     Option<unsafe extern "C" fn(context: *mut c_void, buffer: *mut c_void, len: usize) -> isize>;
 
@@ -27,8 +29,8 @@ struct Callback<F> {
     context: *mut c_void,
 }
 
-// SAFETY: Encoders and decoders call it only in the thread that called them, and that thread may use the context: the
-// callers of `pz_encoder_new` and `pz_decoder_new` promise so.
+// SAFETY: Encoders and decoders call it only in the thread that called them. That thread may use the context, as the
+// callers of `pz_encoder_new` and `pz_decoder_new` have promised.
 unsafe impl<F> Send for Callback<F> {}
 
 impl Write for Callback<WriteFn> {
@@ -52,7 +54,7 @@ impl Read for Callback<ReadFn> {
     }
 }
 
-/// What a callback returned, if it can be true.
+/// Checks that the number that a callback returned is possible.
 fn counted(returned: isize, most: usize, name: &str) -> io::Result<usize> {
     match usize::try_from(returned) {
         Ok(count) if count <= most => Ok(count),
@@ -70,11 +72,11 @@ pub struct pz_encoder {
     failure: FirstFailure,
 }
 
-/// Makes an encoder that gives its output to `write`, in the thread that calls it.
+/// Makes an encoder that passes its output to `write`, in the thread that calls the encoder.
 ///
 /// # Safety
-/// `context` is what `write` expects, until the encoder is released, in every thread that uses the encoder. `options`
-/// is NULL or came from `pz_options_new`.
+/// Until the encoder is released, `context` is valid for `write` in every thread that uses the encoder. `options` is
+/// NULL or came from `pz_options_new`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pz_encoder_new(
     write: pz_write_fn,
@@ -93,7 +95,7 @@ pub unsafe extern "C" fn pz_encoder_new(
     })
 }
 
-/// Compresses `len` bytes of `data`. Part of them may be given to the callback later.
+/// Compresses `len` bytes of `data`. The callback may get part of the result later.
 ///
 /// # Safety
 /// `encoder` came from `pz_encoder_new`, and `data` points to `len` bytes.
@@ -110,7 +112,7 @@ pub unsafe extern "C" fn pz_encoder_write(
     })
 }
 
-/// Compresses everything so far and gives it to the callback, so that it can be read. Many flushes make the output
+/// Compresses everything so far and passes it to the callback, so that it can be read. Many flushes make the output
 /// larger.
 ///
 /// # Safety
@@ -137,7 +139,7 @@ pub unsafe extern "C" fn pz_encoder_finish(encoder: *mut pz_encoder) -> pz_statu
     })
 }
 
-/// Releases an encoder. What it has not finished stays incomplete.
+/// Releases an encoder. An output that it has not finished stays incomplete.
 ///
 /// # Safety
 /// `encoder` is NULL or came from `pz_encoder_new`, and is not used afterwards.
@@ -165,11 +167,11 @@ pub struct pz_decoder {
     failure: FirstFailure,
 }
 
-/// Makes a decoder that gets its input from `read`, in the thread that calls it, and reads the first header. It reads
-/// ahead of the contents that it returns.
+/// Makes a decoder that gets its input from `read`, in the thread that calls the decoder, and reads the first header.
+/// The decoder reads ahead of the contents that it returns.
 ///
 /// # Safety
-/// `context` is what `read` expects, until the decoder is released, in every thread that uses the decoder. `options` is
+/// Until the decoder is released, `context` is valid for `read` in every thread that uses the decoder. `options` is
 /// NULL or came from `pz_decode_options_new`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pz_decoder_new(
@@ -189,8 +191,8 @@ pub unsafe extern "C" fn pz_decoder_new(
     })
 }
 
-/// Puts up to `len` bytes of contents into `buffer` and stores their number, which is 0 only at the end, or if `len`
-/// is. The contents are right as far as they go; that they are complete is known at the end.
+/// Puts up to `len` bytes of contents into `buffer` and stores their number. The number is 0 only at the end, or if
+/// `len` is 0. The bytes are checked; only at the end is it known that the contents are complete.
 ///
 /// # Safety
 /// `decoder` came from `pz_decoder_new`, and `buffer` points to `len` bytes.

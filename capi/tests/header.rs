@@ -1,4 +1,4 @@
-//! The header that is checked in is the one of the sources.
+//! Checks that `pz.h` matches the sources.
 
 use std::fs;
 use std::path::Path;
@@ -14,8 +14,8 @@ fn the_header_is_current() {
     }
     let mut made = Vec::new();
     builder.generate().unwrap().write(&mut made);
-    // Rust's heading for what a caller of unsafe code has to keep to.
-    let made = String::from_utf8(made).unwrap().replace("# Safety", "The caller's part:");
+    // Rust's heading for what the caller of unsafe code must do.
+    let made = String::from_utf8(made).unwrap().replace("# Safety", "Requirements:");
     let path = folder.join("pz.h");
     if std::env::var_os("PZ_WRITE_HEADER").is_some() {
         fs::write(&path, &made).unwrap();
