@@ -165,7 +165,7 @@ fn contents_of_frames_follow_each_other() {
 }
 
 #[test]
-fn readers_that_give_a_byte_at_a_time() {
+fn readers_that_return_a_byte_at_a_time() {
     let contents = sample(150_000, 3);
     for threads in [1, 3] {
         let options = Options::new().block_size(1 << 16).threads(threads);
@@ -366,7 +366,7 @@ fn listing_agrees_with_the_file() {
 }
 
 #[test]
-fn writers_that_fail_end_the_encoder() {
+fn failing_writers_end_the_encoder() {
     struct Full(usize);
     impl Write for Full {
         fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
@@ -397,7 +397,7 @@ fn writers_that_fail_end_the_encoder() {
 }
 
 #[test]
-fn readers_that_fail_end_either_direction() {
+fn failing_readers_end_both_directions() {
     struct Failing<'a>(&'a [u8]);
     impl Read for Failing<'_> {
         fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {

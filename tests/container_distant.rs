@@ -178,7 +178,7 @@ fn flushes_and_unknown_lengths() {
 
 /// If a block is lost, the blocks that repeat it are lost too.
 #[test]
-fn recovery_saves_what_does_not_depend_on_damage() {
+fn recovery_saves_blocks_that_do_not_depend_on_damage() {
     let contents = contents();
     let file = pz::compress(&contents, &options()).unwrap();
     let blocks = blocks(&file);

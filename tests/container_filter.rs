@@ -249,7 +249,7 @@ fn auto_finds_the_type_of_arrays_and_leaves_text_alone() {
 }
 
 #[test]
-fn auto_expects_matches_from_afar() {
+fn auto_considers_distant_matches() {
     // Each number occurs often, but rarely twice within a sample: a filter makes samples smaller, and the whole larger.
     let number = |i: u32| f64::from(random(random(i) % 16_000)) / 8e6 + 1e-3;
     let contents: Vec<u8> = (0..1 << 18).flat_map(|i| number(i).to_le_bytes()).collect();
@@ -302,7 +302,7 @@ fn picture(columns: u32, rows: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_header_tells_of_rows_however_the_input_comes() {
+fn auto_finds_the_length_of_rows_in_headers_of_any_input() {
     let contents = picture(1001, 200);
     let options = Options::new().filter(Filter::Auto).block_size(1 << 17);
     let small = pz::compress(&contents, &options.clone().threads(1)).unwrap();

@@ -319,7 +319,7 @@ fn forge_argument(file: &mut [u8], argument: u16) {
 }
 
 #[test]
-fn modules_that_fail_refuse_their_block_and_no_other() {
+fn a_failing_module_costs_only_its_block() {
     for (argument, what) in [
         (256, "the block's module gave up"),
         (257, "the block's module ran out of fuel"),
@@ -418,7 +418,7 @@ fn damage_anywhere_is_found() {
 }
 
 #[test]
-fn blocks_are_saved_without_their_modules_where_they_need_none() {
+fn unfiltered_blocks_are_saved_without_modules() {
     let (mut damaged, whole) = file("module0");
     // A block of one byte repeated is not filtered, and needs no module.
     let zeros = vec![0; 200_000];

@@ -125,7 +125,7 @@ fn damage_outside_of_blocks_loses_nothing() {
 }
 
 #[test]
-fn a_truncated_file_gives_its_whole_blocks() {
+fn a_truncated_file_keeps_its_complete_blocks() {
     let Case { contents, file, blocks } = case();
     for block in &blocks {
         for len in [block.start, block.start + 10, block.start + 200] {
@@ -143,7 +143,7 @@ fn a_truncated_file_gives_its_whole_blocks() {
 }
 
 #[test]
-fn a_file_stored_in_a_damaged_file_is_not_mistaken_for_it() {
+fn stored_contents_are_not_mistaken_for_frames() {
     let Case { file: inner, .. } = case();
     let contents = [inner.repeat(2), sample(200_000, 12)].concat();
     let options = Options::new().pipeline(pz::Pipeline::Store).block_size(BLOCK);

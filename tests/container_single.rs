@@ -298,7 +298,7 @@ fn header_of_stored(content_len: u32) -> Vec<u8> {
 }
 
 #[test]
-fn what_frames_declare_is_plausible_as_far_as_they_could_hold_it() {
+fn declared_lengths_are_plausible_if_frames_can_hold_them() {
     let extent = |file: &[u8]| {
         Recovery::new(Cursor::new(file), &decode_options()).unwrap().extent().unwrap()
     };

@@ -108,7 +108,7 @@ fn a_file_is_opened_in_two_reads_and_a_range_takes_one() {
 }
 
 #[test]
-fn a_range_keeps_within_the_memory() {
+fn a_range_stays_within_the_memory_limit() {
     let contents = sample(1_000_000, 32);
     let file = pz::compress(&contents, &Options::new().block_size(1 << 16)).unwrap();
     let needed = pz::list(&mut Cursor::new(&file), false).unwrap()[0].decode_memory + (1 << 17);
@@ -154,7 +154,7 @@ fn a_device_decodes_ranges() {
 }
 
 #[test]
-fn blocks_say_where_their_payloads_lie() {
+fn blocks_have_the_offsets_of_their_payloads() {
     for len in [500, 200_000] {
         let contents = sample(len, 33);
         for (options, what) in levels_and_pipelines() {

@@ -129,7 +129,7 @@ proptest! {
 
     /// Damaged payloads with correct checksums, which an attacker can construct.
     #[test]
-    fn damage_under_right_checksums(
+    fn damage_with_correct_checksums(
         which in 0..14_usize,
         len in 1..3000_usize,
         seed in 0..4_u64,
@@ -334,7 +334,7 @@ fn crafted_files_are_refused() {
 }
 
 #[test]
-fn recovery_takes_time_in_proportion() {
+fn recovery_takes_linear_time() {
     use craft::*;
     // Count processor time, because other programs may use most of the processor. The time of other tests in this
     // process counts, too.

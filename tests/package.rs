@@ -5,7 +5,7 @@ use std::process::Command;
 
 /// `cargo package` gives no warnings, and all files that the README links to are in the package.
 #[test]
-fn the_package_is_whole() {
+fn the_package_is_complete() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let output = Command::new(env!("CARGO"))
         .args(["package", "--locked", "--offline", "--allow-dirty", "--list", "--package", "libpz"])

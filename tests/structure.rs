@@ -384,6 +384,6 @@ fn check_circles(folder: &str) {
 }
 
 #[test]
-fn files_of_access_form_no_circles() {
+fn files_of_access_form_no_cycles() {
     check_circles("access");
 }

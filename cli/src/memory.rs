@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_limit_on_the_way_up_counts() {
+    fn the_lowest_limit_of_all_groups_counts() {
         let folder = tempfile::tempdir().unwrap();
         for (file, text) in [
             ("memory.max", "max\n"),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_takes_part_of_what_there_is() {
+    fn the_default_is_a_share_of_memory() {
         let gib = |n: u64| n << 30;
         let group = |limit, free| Memory { limit, free, source: "" };
         for (limits, expected) in [

@@ -21,22 +21,22 @@ pub struct Allocator;
 // SAFETY: every call goes to the system's allocator, and its answer goes back unchanged.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the caller keeps the contract, which is the same for the system's allocator.
         checked(unsafe { System.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the caller keeps the contract, which is the same for the system's allocator.
         checked(unsafe { System.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, len: usize) -> *mut u8 {
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the caller keeps the contract, which is the same for the system's allocator.
         checked(unsafe { System.realloc(old, layout, len) }, len)
     }
 
     unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the caller keeps the contract, which is the same for the system's allocator.
         unsafe { System.dealloc(old, layout) }
     }
 }

@@ -5,7 +5,7 @@ use std::thread;
 
 use pz::{Auto, DecodeOptions, Gpu, Level, Options, Statistics};
 
-use crate::args::{self, Encoding, Machine};
+use crate::args::{self, Decoding, Encoding, Machine};
 use crate::device::{Device, Several};
 use crate::environment::from_environment;
 use crate::failure::Failure;
@@ -14,7 +14,6 @@ use crate::memory;
 use crate::session::Session;
 use crate::sizes::{self, Size};
 use crate::source::Source;
-use crate::trust::Trust;
 
 fn parse_level(text: &str) -> Result<Level, String> {
     let level = text.parse().map_err(|_| "a level is a number from 1 to 9".to_string())?;
@@ -179,14 +178,11 @@ impl DecodeSettings {
 }
 
 /// The library's options for decompression, and the limits for the formats of other programs.
-pub fn decode(
-    machine: &Machine,
-    trust: &Trust,
-    session: &mut Session,
-) -> Result<DecodeSettings, Failure> {
+pub fn decode(args: &Decoding, session: &mut Session) -> Result<DecodeSettings, Failure> {
+    let machine = &args.machine;
     let device = device(machine.device)?;
     let mut settings = decode_quietly(machine)?;
-    settings.options = settings.options.modules(trust.modules());
+    settings.options = settings.options.modules(args.trust.modules());
     if let Some(gpu) = gpu(machine, device, session)? {
         settings.options = settings.options.gpu(gpu);
     }

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_was_cut_spoils_no_other() {
+    fn a_cut_line_affects_no_other() {
         let hashes: Vec<_> = ["0a", "1b", "2c"].map(|pair| pair.repeat(32)).into();
         let [one, two, three] = &hashes[..] else { unreachable!() };
         let whole = format!("# mine\n{one} first\n\n{two}\n{three} a name\n");

@@ -128,7 +128,7 @@ impl Scratch {
         ] {
             command.env_remove(name);
         }
-        // Rust's own folders are below the real home folder unless it is said where.
+        // Unless variables say otherwise, Rust's own folders are below the real home folder.
         let home = std::env::home_dir().unwrap();
         for (name, folder) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
             if std::env::var_os(name).is_none() && home.join(folder).exists() {

@@ -1,4 +1,4 @@
-//! Archives: many ranges at once, to anywhere.
+//! Archives: many ranges at once, into any memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +13,7 @@ use crate::memory::{Target, imported_after, stream_number, target};
 use crate::source::Source;
 use crate::traced::Visited;
 
-/// Reads many ranges of a compressed file at once, to anywhere.
+/// Reads many ranges of a compressed file at once, into any memory.
 #[pyclass(frozen, module = "libpz._libpz", name = "Archive")]
 pub struct PyArchive {
     archive: Archive,

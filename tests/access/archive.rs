@@ -281,7 +281,7 @@ fn archives_can_be_dropped_at_any_time() {
 }
 
 #[test]
-fn failures_reach_those_who_wait_and_are_not_kept() {
+fn failures_reach_all_waiting_reads_and_are_not_cached() {
     let (contents, source, archive) = archive(&plain());
     source.failures.store(1, Ordering::Relaxed);
     let error = read(&archive, 0, 100).unwrap_err();
@@ -341,7 +341,7 @@ fn both_caches_are_counted() {
 
 /// If a read begins where another ended, the archive loads the next blocks ahead.
 #[test]
-fn sequential_reads_are_run_ahead_of() {
+fn sequential_reads_load_ahead() {
     let (contents, source, archive) = archive(&ArchiveOptions::new().prefetch(3));
     read(&archive, 10 << 16, 1 << 16).unwrap();
     assert_eq!(archive.statistics().contents.bytes, 1 << 16);

@@ -61,7 +61,7 @@ fn a_range_takes_three_requests_and_few_bytes() {
 
 /// The index of 2,000 blocks does not fit in the first read of the end.
 #[test]
-fn long_indices_travel_once() {
+fn long_indices_are_fetched_once() {
     let contents = vec![7; 2000 << 16];
     let packed = pz::compress(&contents, &Options::new().block_size(1 << 16)).unwrap();
     let len = packed.len() as u64;
@@ -100,7 +100,7 @@ fn whole_files_take_few_requests() {
 }
 
 #[test]
-fn near_parts_share_a_request_and_far_ones_travel_side_by_side() {
+fn near_parts_share_a_request_and_far_parts_load_in_parallel() {
     let file = sample(3_000_000, 3);
     let server = Server::of(file.clone());
     let source = open_at(&server.url("a"), &SourceOptions::new()).unwrap();
@@ -357,7 +357,7 @@ fn users_and_passwords() {
 }
 
 #[test]
-fn nobody_listens() {
+fn no_server_listens() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);

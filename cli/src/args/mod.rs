@@ -16,10 +16,9 @@ use crate::modules::Modules;
 use crate::paper::{Completions, Help, Man, Types};
 use crate::selection::Selection;
 use crate::sizes::{self, ByteRange, Size};
-use crate::trust::Trust;
 use crate::verbosity::Verbosity;
 
-pub use shared::{Encoding, Machine, Placement, threads};
+pub use shared::{Decoding, Encoding, Machine, Placement, threads};
 
 /// The whole command line.
 #[derive(Parser, Debug)]
@@ -171,15 +170,9 @@ pub struct Decompress {
     /// Where the output goes.
     #[command(flatten)]
     pub placement: Placement,
-    /// Which modules may run.
+    /// How to decode.
     #[command(flatten)]
-    pub trust: Trust,
-    /// Where to run.
-    #[command(flatten)]
-    pub machine: Machine,
-    /// How much to print.
-    #[command(flatten)]
-    pub verbosity: Verbosity,
+    pub decoding: Decoding,
 }
 
 // `pz cat`
@@ -199,15 +192,9 @@ pub struct Cat {
     /// Which files.
     #[command(flatten)]
     pub selection: Selection,
-    /// Which modules may run.
+    /// How to decode.
     #[command(flatten)]
-    pub trust: Trust,
-    /// Where to run.
-    #[command(flatten)]
-    pub machine: Machine,
-    /// How much to print.
-    #[command(flatten)]
-    pub verbosity: Verbosity,
+    pub decoding: Decoding,
 }
 
 // `pz test`
@@ -220,15 +207,9 @@ pub struct Test {
     /// Which files.
     #[command(flatten)]
     pub selection: Selection,
-    /// Which modules may run.
+    /// How to decode.
     #[command(flatten)]
-    pub trust: Trust,
-    /// Where to run.
-    #[command(flatten)]
-    pub machine: Machine,
-    /// How much to print.
-    #[command(flatten)]
-    pub verbosity: Verbosity,
+    pub decoding: Decoding,
 }
 
 // `pz list`
@@ -423,15 +404,9 @@ pub struct Recover {
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
-    /// Which modules may run.
+    /// How to decode.
     #[command(flatten)]
-    pub trust: Trust,
-    /// Where to run.
-    #[command(flatten)]
-    pub machine: Machine,
-    /// How much to print.
-    #[command(flatten)]
-    pub verbosity: Verbosity,
+    pub decoding: Decoding,
 }
 
 // `pz serve`

@@ -9,6 +9,8 @@ use crate::device::Device;
 use crate::levels::Levels;
 use crate::selection::Selection;
 use crate::sizes::{self, Size};
+use crate::trust::Trust;
+use crate::verbosity::Verbosity;
 
 // How to compress.
 #[derive(Args, Debug, Clone)]
@@ -60,6 +62,20 @@ pub struct Machine {
     /// auto, cpu, cuda[:N], opencl[:N] or webgpu[:N] [default: auto] [env: PZ_DEVICE]
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<Device>,
+}
+
+// How to decode.
+#[derive(Args, Debug)]
+pub struct Decoding {
+    /// Which modules may run.
+    #[command(flatten)]
+    pub trust: Trust,
+    /// Where to run.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// How much to print.
+    #[command(flatten)]
+    pub verbosity: Verbosity,
 }
 
 // Where the output goes, and whether the input stays.

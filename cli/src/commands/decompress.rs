@@ -17,7 +17,7 @@ use crate::transfer;
 
 /// Restores each file.
 pub fn run(args: &Decompress, session: &mut Session) -> Result<(), Failure> {
-    let settings = settings::decode(&args.machine, &args.trust, session)?;
+    let settings = settings::decode(&args.decoding, session)?;
     let placement = &args.placement;
     if args.range.is_some() && placement.output.is_none() && !placement.stdout {
         // The default name would make a part of the contents look like the whole.

@@ -1,8 +1,8 @@
 //! `pz list`
 //!
 //! A file may have any number of frames and blocks, so the program prints them as it reads them. But the totals of the
-//! whole file come first. So it reads each file once for the totals, and if the user asked for frames and blocks again
-//! to print them.
+//! whole file come first. So it reads each file once for the totals. If the user asked for frames and blocks, it then
+//! reads the file again to print them.
 
 use std::cell::RefCell;
 

@@ -17,7 +17,7 @@ mod search;
 mod serve;
 mod test;
 
-use crate::args::{self, Cli, Command, Encoding, Filter};
+use crate::args::{self, Cli, Command, Decoding, Encoding, Filter};
 use crate::failure::{Exit, Failure};
 use crate::session::Session;
 use crate::standard;
@@ -69,10 +69,10 @@ impl Command {
     fn verbosity(&self) -> Verbosity {
         match self {
             Command::Compress(args) => args.verbosity.clone(),
-            Command::Decompress(args) => args.verbosity.clone(),
-            Command::Cat(args) => args.verbosity.clone(),
-            Command::Test(args) => args.verbosity.clone(),
-            Command::Recover(args) => args.verbosity.clone(),
+            Command::Decompress(args) => args.decoding.verbosity.clone(),
+            Command::Cat(args) => args.decoding.verbosity.clone(),
+            Command::Test(args) => args.decoding.verbosity.clone(),
+            Command::Recover(args) => args.decoding.verbosity.clone(),
             _ => Verbosity::default(),
         }
     }
@@ -81,9 +81,9 @@ impl Command {
 impl args::Cat {
     /// The decompression to standard output that `pz cat` stands for.
     fn into_decompress(self) -> args::Decompress {
-        let args::Cat { files, range, selection, trust, machine, verbosity } = self;
+        let args::Cat { files, range, selection, decoding } = self;
         let placement = args::Placement { stdout: true, selection, ..args::Placement::default() };
-        args::Decompress { files, range, placement, trust, machine, verbosity }
+        args::Decompress { files, range, placement, decoding }
     }
 }
 
@@ -106,23 +106,22 @@ impl Filter {
     fn into_command(self) -> Command {
         let Filter { files, encoding, filtering, machine, placement, range, verbosity, .. } = self;
         let (verify, json) = (self.verify, self.json);
-        let trust = Trust { allow_modules: self.allow_modules };
         if self.list {
             let (selection, verbose) = (placement.selection, verbosity.verbose);
             let memory = machine.memory;
             Command::List(args::List { files, selection, memory, json, verbose })
-        } else if self.test {
-            let selection = placement.selection;
-            Command::Test(args::Test { files, selection, trust, machine, verbosity })
-        } else if self.decompress {
-            Command::Decompress(args::Decompress {
-                files,
-                range,
-                placement,
-                trust,
-                machine,
-                verbosity,
-            })
+        } else if self.test || self.decompress {
+            let trust = Trust { allow_modules: self.allow_modules };
+            let decoding = Decoding { trust, machine, verbosity };
+            match self.test {
+                true => {
+                    let selection = placement.selection;
+                    Command::Test(args::Test { files, selection, decoding })
+                }
+                false => {
+                    Command::Decompress(args::Decompress { files, range, placement, decoding })
+                }
+            }
         } else {
             Command::Compress(args::Compress {
                 files,

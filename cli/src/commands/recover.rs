@@ -21,7 +21,7 @@ use crate::table::{JsonName, Printer};
 
 /// Saves the undamaged blocks of a damaged file.
 pub fn run(args: &Recover, session: &mut Session) -> Result<(), Failure> {
-    let settings = settings::decode(&args.machine, &args.trust, session)?;
+    let settings = settings::decode(&args.decoding, session)?;
     match Input::named(&args.file) {
         Ok(input) => {
             if let Err(failure) = one(&input, args, &settings.options, session) {

@@ -19,7 +19,7 @@ use crate::summary;
 
 /// Decodes and checks each file.
 pub fn run(args: &Test, session: &mut Session) -> Result<(), Failure> {
-    let settings = settings::decode(&args.machine, &args.trust, session)?;
+    let settings = settings::decode(&args.decoding, session)?;
     for input in inputs::expand(&args.files, &args.selection, Select::Compressed) {
         match input {
             Ok(input) => {

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn no_write_cuts_off_one_behind_it() {
+    fn no_write_truncates_a_later_one() {
         let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
         let Some(mapped) = Mapped::new(&file, None, false, &Arc::default()) else { return };
         // Sizes large enough to be mapped, and too small.
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_hold_what_small_ones_do() {
+    fn huge_pages_hold_the_same_bytes() {
         let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
         let failed = Arc::default();
         let Some(mapped) = Mapped::new(&file, None, false, &failed) else { return };

@@ -300,7 +300,7 @@ mod tests {
     /// The server gives up a client that takes nothing, long before the end of the answer. It serves a client that is
     /// fast enough to the end.
     #[test]
-    fn slow_clients_are_given_up() {
+    fn slow_clients_are_disconnected() {
         use std::net::TcpListener;
         use std::thread;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -171,7 +171,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn only_names_that_are_not_there_are_not_found() {
+    fn only_missing_files_are_not_found() {
         use rustix::io::Errno;
         for (errors, expected) in [
             (&[Errno::NOENT, Errno::NOTDIR, Errno::NAMETOOLONG, Errno::LOOP, Errno::NXIO][..], 404),

@@ -20,7 +20,7 @@ fn shows_every_kernel() {
 }
 
 #[test]
-fn shows_what_each_device_is_given() {
+fn shows_the_batches_of_each_device() {
     let folder = Folder::new();
     let list = folder.pz(&["devices", "--json"]).json();
     for found in &list["devices"].as_array().unwrap()[1..] {
@@ -44,7 +44,7 @@ fn shows_what_each_device_is_given() {
 }
 
 #[test]
-fn refuses_what_makes_no_sense() {
+fn impossible_requests_are_refused() {
     let folder = Folder::new();
     let complaint =
         folder.pz(&["cost", "-b", "4G"]).complains(1, "pz: a block must be smaller than 4 GiB");
@@ -139,7 +139,7 @@ fn predicts_how_long_a_file_takes() {
 
 /// If a run was long enough, its time outside the workers enters the next prediction for the CPU, and only that one.
 #[test]
-fn every_run_teaches() {
+fn every_run_improves_predictions() {
     let folder = Folder::new();
     folder.write("short", &crate::support::sample(10_000));
     folder.write("long", &crate::support::sample(24 << 20));
@@ -167,7 +167,7 @@ fn every_run_teaches() {
 
 /// A device that cannot do some work says why.
 #[test]
-fn devices_say_why_they_cannot_be_predicted() {
+fn missing_predictions_have_a_reason() {
     let folder = Folder::new();
     folder.write("a", &crate::support::sample(1 << 20));
     let list = folder.pz(&["devices", "--json"]).json();

@@ -109,7 +109,7 @@ fn an_empty_file_with_a_damaged_checksum_is_refused() {
 }
 
 #[test]
-fn what_follows_the_last_frame_is_damage() {
+fn bytes_after_the_last_frame_are_damage() {
     let folder = Folder::new();
     let mut packed = folder.pz_with(&[], b"contents").silent();
     packed.extend_from_slice(b"trailing bytes that are no frame, and more than a header's length");

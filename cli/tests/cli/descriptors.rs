@@ -22,7 +22,7 @@ fn shell(folder: &Folder, line: &str) -> Ran {
 }
 
 #[test]
-fn closed_ones_are_errors_where_they_are_used() {
+fn using_closed_descriptors_is_an_error() {
     let folder = Folder::new();
     folder.write("a", &sample(1000));
     folder.pz(&["compress", "-o", "b.pz", "a"]).silent();
@@ -62,7 +62,7 @@ fn closed_ones_are_errors_where_they_are_used() {
 }
 
 #[test]
-fn closed_ones_that_are_not_used_do_no_harm() {
+fn unused_closed_descriptors_do_no_harm() {
     let folder = Folder::new();
     folder.write("a", &sample(1000));
     shell(&folder, "pz compress a <&- >&- 2>&-").silent();

@@ -109,7 +109,7 @@ int cuDeviceGetAttribute(int *value, int what, int device) {
 /// `pz devices` says what CUDA lacks, and how to get it.
 #[test]
 #[cfg(all(target_os = "linux", feature = "cuda"))]
-fn what_cuda_lacks_is_said() {
+fn missing_parts_of_cuda_are_named() {
     let folder = Folder::new();
     let source = folder.write("cuda.c", CUDA.as_bytes());
     let library = folder.path("libcuda.so.1");
@@ -149,7 +149,7 @@ fn what_cuda_lacks_is_said() {
 
 /// Lists one device by its name, with the same lines as in the list of all.
 #[test]
-fn lists_one() {
+fn lists_a_single_device() {
     let folder = Folder::new();
     let list = folder.pz(&["devices", "--json"]).json();
     assert_eq!(folder.pz(&["devices", "--json", "auto"]).json()["absent"], list["absent"]);

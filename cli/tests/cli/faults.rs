@@ -5,8 +5,8 @@
 
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 use crate::support::{Folder, noise, program, sample, skip, wait_until};
@@ -58,7 +58,7 @@ fn files_that_may_not_grow() {
     assert_eq!(folder.names(), ["a"]);
 }
 
-/// What does not find room in the list of trusted modules leaves it as it was.
+/// If a new hash does not fit into the list of trusted modules, the list stays unchanged.
 #[test]
 fn a_list_that_may_not_grow() {
     let folder = Folder::new();
@@ -77,12 +77,8 @@ fn a_list_that_may_not_grow() {
 
 #[test]
 fn a_full_file_system() {
-    if std::env::var_os("PZ_TEST_NO_MOUNT").is_some() {
-        return eprintln!("SKIPPED: whoever runs the tests knows that nothing can be mounted");
-    }
     let folder = Folder::new();
     folder.write("mount/.keep", b"");
-    // Mount it in its own namespace, where nothing else sees it.
     let script = format!(
         "mount -t tmpfs -o size=256k none mount || exit 77
          head -c 200000 /dev/urandom > mount/a
@@ -90,56 +86,27 @@ fn a_full_file_system() {
          ls -A mount; exit $code",
         program()
     );
-    let output = Command::new("unshare")
-        .args(["-rm", "bash", "-c", &script])
-        .current_dir(folder.as_path())
-        .output();
-    match output {
-        Ok(output) if output.status.code() == Some(1) && !output.stdout.is_empty() => {
-            let stderr = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(stderr, "pz: mount/a: mount/a.pz: No space left on device\n");
-            assert_eq!(String::from_utf8(output.stdout).unwrap(), "a\n");
-        }
-        Ok(output) if [Some(1), Some(77)].contains(&output.status.code()) => {
-            skip("a file system cannot be mounted here");
-        }
-        Ok(output) => panic!("{output:?}"),
-        Err(_) => skip("there is no unshare"),
-    }
+    let Some(ran) = folder.run_with_mounts(&script) else { return };
+    assert_eq!(ran.says(1, &["pz: mount/a: mount/a.pz: No space left on device"]), b"a\n");
 }
 
 #[test]
-fn folders_that_may_not_be_written() {
+fn read_only_folders() {
     let folder = Folder::new();
+    let run = folder.restricted_pz();
     folder.write("d/a", &sample(1000));
     folder.write("secret", b"");
-    // Root may write everywhere, so another user runs a copy of the program that this user can reach.
-    fs::copy(program(), folder.path("pz")).unwrap();
-    let mode = |name: &str, mode| {
-        fs::set_permissions(folder.path(name), fs::Permissions::from_mode(mode)).unwrap();
-    };
-    mode(".", 0o755);
-    mode("d", 0o555);
-    mode("secret", 0o000);
-    let run = |arguments: &[&str]| {
-        let mut command = Command::new(folder.path("pz"));
-        if rustix::process::geteuid().is_root() {
-            command.uid(65_534).gid(65_534);
-        }
-        let output = command.args(arguments).current_dir(folder.as_path()).output().unwrap();
-        (output.status.code(), String::from_utf8(output.stderr).unwrap())
-    };
-    let (code, stderr) = run(&["compress", "--rm", "d/a"]);
-    assert_eq!((code, &*stderr), (Some(1), "pz: d/a: d/a.pz: Permission denied\n"));
-    let (code, stderr) = run(&["compress", "-c", "secret"]);
-    assert_eq!((code, &*stderr), (Some(1), "pz: secret: Permission denied\n"));
-    mode("d", 0o755);
+    folder.set_mode("d", 0o555);
+    folder.set_mode("secret", 0o000);
+    run(&["compress", "--rm", "d/a"]).says(1, &["pz: d/a: d/a.pz: Permission denied"]);
+    run(&["compress", "-c", "secret"]).says(1, &["pz: secret: Permission denied"]);
+    folder.set_mode("d", 0o755);
     assert!(folder.read("d/a") == sample(1000));
     assert_eq!(fs::read_dir(folder.path("d")).unwrap().count(), 1);
 }
 
 #[test]
-fn a_reader_that_has_seen_enough() {
+fn a_reader_that_closes_the_pipe() {
     let folder = Folder::new();
     folder.pz_with(&["-o", "a.pz", "-1"], &sample(20_000_000)).silent();
     for arguments in
@@ -157,7 +124,7 @@ fn a_reader_that_has_seen_enough() {
         drop(pipe);
         let output = child.wait_with_output().unwrap();
         assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
-        // A small output may have fit into the pipe.
+        // A small output may have fitted into the pipe.
         assert!([None, Some(0)].contains(&output.status.code()), "{:?}", output.status);
         if output.status.code().is_none() {
             assert_eq!(output.status.signal(), Some(13));
@@ -165,9 +132,9 @@ fn a_reader_that_has_seen_enough() {
     }
 }
 
-/// With `--rm` any change is an error. Without it the output is kept if all that it promises has been read.
+/// With `--rm` any change is an error. Without it, pz keeps the output if it has read the file's whole original length.
 #[test]
-fn a_source_that_changes_meanwhile() {
+fn a_source_that_changes_during_the_run() {
     const FAILS: (i32, &str) = (1, "pz: a: changed while it was being read\n");
     const WARNS: (i32, &str) =
         (0, "pz: a: changed while it was being read; a.pz holds what was read\n");
@@ -185,7 +152,7 @@ fn a_source_that_changes_meanwhile() {
         for (option, expected) in [("--rm", FAILS), ("-k", kept)] {
             let path = folder.write("a", &contents);
             let before = fs::metadata(&path).unwrap();
-            // The system's clock of files ticks slowly.
+            // The clock of file times ticks slowly.
             let has_changed = || {
                 let now = fs::metadata(&path).unwrap();
                 (now.ctime(), now.ctime_nsec()) != (before.ctime(), before.ctime_nsec())
@@ -216,7 +183,7 @@ fn a_source_that_changes_meanwhile() {
                     has_changed()
                 }),
                 "mode" => wait_until("the clock's next tick", || {
-                    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+                    folder.set_mode("a", 0o600);
                     has_changed()
                 }),
                 _ => file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap(),
@@ -238,7 +205,7 @@ fn a_source_that_changes_meanwhile() {
 
 /// Files in `/sys` claim to be as long as a page.
 #[test]
-fn files_of_a_wrong_length() {
+fn files_with_a_wrong_length() {
     let names = ["/sys/kernel/mm/transparent_hugepage/enabled", "/sys/class/net/lo/mtu"];
     let Some(name) = names.into_iter().find(|name| fs::metadata(name).is_ok()) else {
         return skip("there is no /sys");
@@ -251,14 +218,14 @@ fn files_of_a_wrong_length() {
     folder.pz(&["compress", "-o", "a.pz", name]).silent();
     assert_eq!(folder.pz(&["decompress", "-c", "a.pz"]).silent(), contents);
     folder.pz(&["list", name]).complains(1, &format!("pz: {name}: is not a regular file"));
-    // A file that is one hole has no blocks on disk either, but is as long as it says.
+    // A file that is one hole also has no blocks on disk, but its length is true.
     let hole = fs::File::create(folder.path("hole")).unwrap();
     hole.set_len(100_000).unwrap();
     folder.pz(&["compress", "--rm", "hole"]).silent();
     assert!(folder.pz(&["decompress", "-c", "hole.pz"]).silent() == vec![0; 100_000]);
 }
 
-/// A block device without a driver: if the program opened it, nothing would be lost.
+/// The block device has no driver, so no data would be lost if the program opened it.
 #[test]
 fn block_devices_need_force() {
     let folder = Folder::new();
@@ -276,7 +243,7 @@ fn block_devices_need_force() {
     assert!(!line.contains("-f"), "{line}");
 }
 
-/// Files that the kernel generates have no length beforehand.
+/// Files that the kernel generates have no known length.
 #[test]
 fn files_without_a_length() {
     if fs::metadata("/proc/self/limits").is_err() {

@@ -74,7 +74,7 @@ fn blocks_of_different_sizes_are_restored_in_memory_backed_storage() {
 }
 
 #[test]
-fn the_source_stays_unless_it_is_to_be_removed() {
+fn the_source_stays_without_rm() {
     let folder = Folder::new();
     let contents = sample(10_000);
     folder.write("a", &contents);
@@ -179,7 +179,7 @@ fn a_file_from_standard_input_has_the_mode_of_any_new_file() {
 }
 
 #[test]
-fn directories_are_gone_through() {
+fn directories_are_traversed() {
     let folder = Folder::new();
     folder.write("d/a", b"1");
     folder.write("d/e/b", b"2");
@@ -201,7 +201,7 @@ fn directories_are_gone_through() {
 }
 
 #[test]
-fn outputs_are_verified_if_asked_for() {
+fn outputs_are_verified_on_request() {
     let folder = Folder::new();
     folder.write("a", &sample(400_000));
     for level in ["-1", "-9"] {
@@ -274,7 +274,7 @@ fn verbose_says_what_was_done() {
 }
 
 #[test]
-fn names_that_are_no_text_are_handled() {
+fn names_that_are_not_unicode() {
     let folder = Folder::new();
     folder.write("two\nlines", b"contents");
     folder.pz(&["compress", "two\nlines"]).silent();
@@ -286,7 +286,7 @@ fn names_that_are_no_text_are_handled() {
 }
 
 #[test]
-fn eight_at_once_are_all_correct() {
+fn eight_processes_at_once_are_all_correct() {
     let folder = Folder::new();
     let contents = sample(2_000_000);
     folder.write("a", &contents);
@@ -305,7 +305,7 @@ fn eight_at_once_are_all_correct() {
 
 /// If several processes want the same output name, one gets it with a whole file, and the others change nothing.
 #[test]
-fn one_name_for_several() {
+fn several_processes_want_one_name() {
     let folder = Folder::new();
     let contents = sample(500_000);
     folder.write("a", &contents);

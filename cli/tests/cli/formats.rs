@@ -30,7 +30,7 @@ fn packed(contents: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn are_decompressed_and_tested() {
+fn other_formats_are_decompressed_and_tested() {
     let folder = Folder::new();
     for len in [0, 1, 2_500_000] {
         let contents = sample(len);
@@ -136,7 +136,7 @@ fn files_may_end_with_zeros_and_nothing_else() {
 }
 
 #[test]
-fn zeros_behind_pz_files() {
+fn zeros_after_pz_files() {
     let folder = Folder::new();
     let contents = sample(300_000);
     folder.write("a", &contents);
@@ -177,7 +177,7 @@ fn sound_part(suffix: &str, bytes: &[u8]) -> usize {
 
 /// `pz cat` shows what is there of a log that is still being written.
 #[test]
-fn what_is_sound_comes_out_before_the_error() {
+fn sound_contents_come_before_the_error() {
     let folder = Folder::new();
     let contents = sample(1_200_000);
     for (suffix, bytes) in packed(&contents) {
@@ -343,7 +343,7 @@ fn memory_is_limited() {
 }
 
 #[test]
-fn ranges_of_them() {
+fn ranges_of_other_formats() {
     let folder = Folder::new();
     let contents = sample(2_500_000);
     for (suffix, bytes) in packed(&contents) {
@@ -353,7 +353,7 @@ fn ranges_of_them() {
 }
 
 #[test]
-fn are_not_listed() {
+fn other_formats_are_not_listed() {
     let folder = Folder::new();
     for (suffix, bytes) in packed(b"contents") {
         let name = format!("a.{suffix}");

@@ -229,7 +229,7 @@ fn sources_stay_if_a_batch_is_interrupted() {
 
 /// FAT, CIFS and FUSE refuse some attributes.
 #[test]
-fn refused_modes_and_times_are_told_and_no_failure() {
+fn refused_modes_and_times_are_only_warnings() {
     let Some(stage) = Stage::new() else { return };
     let contents = sample(5000);
     stage.folder.write("a", &contents);

@@ -3,7 +3,7 @@
 use crate::support::{Folder, sample};
 
 #[test]
-fn one_line_a_file() {
+fn one_line_per_file() {
     let folder = Folder::new();
     folder.write("a", &[7; 100_000]);
     folder.write("b", &sample(70_000));
@@ -64,7 +64,7 @@ fn frames_of_one_block_and_of_several() {
 }
 
 #[test]
-fn one_line_a_block() {
+fn one_line_per_block() {
     let folder = Folder::new();
     folder.pz_with(&["-o", "a.pz", "-b", "64K", "-1"], &sample(200_000)).silent();
     let ran = folder.pz(&["list", "-v", "a.pz"]);
@@ -139,7 +139,7 @@ fn json_says_everything() {
 }
 
 #[test]
-fn what_cannot_be_listed() {
+fn files_that_cannot_be_listed() {
     let folder = Folder::new();
     folder.write("plain.pz", b"plain text that nobody compressed");
     folder.pz(&["list", "plain.pz"]).says(2, &["pz: plain.pz: not in pz format"]);
@@ -219,7 +219,7 @@ fn many_frames_are_listed_in_order() {
 /// Names in JSON are exact, although messages escape them.
 #[cfg(unix)]
 #[test]
-fn json_has_the_names_themselves() {
+fn json_has_exact_names() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
     for (name, file, bytes) in [

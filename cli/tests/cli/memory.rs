@@ -43,7 +43,7 @@ fn declares_4_tib(folder: &Folder) -> Vec<u8> {
 }
 
 #[test]
-fn no_device_is_looked_for_because_of_a_header_alone() {
+fn a_header_alone_starts_no_device_search() {
     let folder = Folder::new();
     let uses_drivers = cfg!(any(feature = "cuda", feature = "opencl", feature = "webgpu"));
     if uses_drivers && !has_drivers(&loaded_by(&folder, &["devices"], None).1) {
@@ -67,7 +67,7 @@ fn no_device_is_looked_for_because_of_a_header_alone() {
 
 /// With a fresh cache, so that `auto` knows nothing, and with an input large enough for a device.
 #[test]
-fn what_auto_loads_counts_as_memory() {
+fn drivers_that_auto_loads_count_as_memory() {
     const LIMIT: u64 = 19 << 20;
     /// The program itself, and the memory of the system's libraries.
     const OTHER: u64 = 24 << 20;

@@ -154,7 +154,7 @@ fn no_output_replaces_a_module_or_another_file_of_the_run() {
 }
 
 #[test]
-fn runs_that_cannot_end_well_say_why() {
+fn failed_runs_say_why() {
     let folder = folder_with(&["hostile", "02_two_helpers"]);
     let run = |arguments: &[&str]| folder.pz(&[&["module", "run"], arguments].concat());
     for device in devices(&folder) {
@@ -186,7 +186,7 @@ fn with_settings(folder: &Folder, arguments: &[&str]) -> Ran {
 }
 
 #[test]
-fn a_filter_of_the_users_own_goes_with_the_file() {
+fn a_module_filter_travels_with_the_file() {
     let folder = folder_with(&["filter", "words"]);
     let contents = sawteeth(300_000);
     folder.write("in", &contents);
@@ -279,7 +279,7 @@ fn every_device_restores_what_a_module_filtered() {
 
 /// `pz bench` takes modules as `pz compress` does, also in chains: on the CPU, on devices, and on devices alone.
 #[test]
-fn bench_measures_filters_of_the_users_own() {
+fn bench_measures_module_filters() {
     let folder = folder_with(&["filter", "words", "02_two_helpers"]);
     folder.write("in", &sawteeth(300_000));
     let chain = "words.wasm:3,filter.wasm";

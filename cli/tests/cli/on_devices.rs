@@ -143,7 +143,7 @@ fn devices_do_their_part_and_say_so() {
 /// The limit includes the drivers' memory, but not that of their compilers in the first run.
 #[cfg(target_os = "linux")]
 #[test]
-fn the_process_takes_no_more_memory_than_it_may() {
+fn the_process_stays_below_its_memory_limit() {
     let folder = Folder::new();
     let contents = sample(48 << 20);
     let limits = ["-M", "160M", "--gpu-memory", "160M"];
@@ -233,7 +233,7 @@ fn damage_is_the_same_on_devices() {
 
 /// A missing device is an error, however short the work, and even if the program would not have used it.
 #[test]
-fn a_device_that_is_missing_is_an_error() {
+fn a_missing_device_is_an_error() {
     let folder = Folder::new();
     folder.write("empty", b"");
     folder.write("a", &sample(1000));
@@ -285,7 +285,7 @@ fn a_device_that_cannot_do_the_work_takes_no_part() {
 
 /// If neither loader finds a driver, the program prints one line if the user named a device, and otherwise none.
 #[test]
-fn without_drivers_the_cpu_does_it() {
+fn without_drivers_the_cpu_works_alone() {
     let folder = Folder::new();
     folder.write("a", &sample(300_000));
     folder.write("large", &noise(65 << 20));

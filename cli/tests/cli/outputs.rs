@@ -1,13 +1,12 @@
-//! Where outputs go: never over what the run still needs, and in place where no file can be replaced.
+//! Where outputs go: never over files that the run still needs, and in place if a file cannot be replaced.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use crate::support::{Folder, Ran, noise, program, sample, skip};
+use crate::support::{Folder, Ran, noise, program, sample};
 
 /// Compressed contents, in the format of gzip.
 fn gzip(contents: &[u8]) -> Vec<u8> {
@@ -17,8 +16,8 @@ fn gzip(contents: &[u8]) -> Vec<u8> {
     gzip.finish().unwrap()
 }
 
-/// A folder of files that say their own names: `d/x` and `d/y` plain, compressed with gzip, and with pz; `e` is a link
-/// to `d`, and `h` another name of `d/y`.
+/// A folder of files that contain their own names: `d/x` and `d/y`, each plain, compressed with gzip, and with pz. `e`
+/// is a link to `d`, and `h` is another name of `d/y`.
 fn folder() -> Folder {
     let folder = Folder::new();
     for name in ["d/x", "d/y"] {
@@ -32,7 +31,7 @@ fn folder() -> Folder {
     folder
 }
 
-/// What a file of the folder says, whether it is compressed or not.
+/// The contents of a file in the folder, compressed or not.
 fn says(folder: &Folder, name: &str) -> String {
     let contents = match name.rsplit_once('.') {
         Some((_, "pz" | "gz")) => folder.pz(&["cat", name]).silent(),
@@ -87,7 +86,7 @@ fn no_output_replaces_an_input_or_another_output() {
     let folder = folder();
     folder.pz(&["decompress", "-f", "d/x.gz", "e/x.pz"]).complains(1, "pz: e/x.pz: e/x: ");
     assert_eq!(says(&folder, "d/x"), "d/x.gz");
-    // Outputs may be hard links of each other: one of the names gets another file.
+    // Two outputs may be hard links of one file: after this, each is a file of its own.
     fs::hard_link(folder.path("d/y.gz"), folder.path("d/z.gz")).unwrap();
     folder.pz(&["decompress", "-f", "d/y.gz", "d/z.gz"]).silent();
     assert_eq!((says(&folder, "d/y"), says(&folder, "d/z")), ("d/y.gz".into(), "d/y.gz".into()));
@@ -118,7 +117,8 @@ fn standard_streams_are_inputs_and_outputs_too() {
     assert_eq!(says(&folder, "d/x.pz"), "d/x.pz");
 }
 
-/// An output that the user named goes to where a link leads. A name that pz made belongs to the output.
+/// If the user names a link as the output, pz writes to the file that the link leads to. If pz makes the name itself,
+/// the output replaces the link.
 #[test]
 fn links_to_outputs() {
     let folder = folder();
@@ -140,50 +140,38 @@ fn links_to_outputs() {
     assert_eq!((says(&folder, "x"), says(&folder, "d/y")), ("d/x.pz".into(), "d/y".into()));
 }
 
-/// A file that is replaced keeps its mode, unless the input's is to be the output's.
+/// A replaced file keeps its mode, unless the output takes the mode of the input.
 #[test]
 fn modes_of_replaced_files_are_kept() {
     let folder = Folder::new();
     folder.write("private", b"");
-    fs::set_permissions(folder.path("private"), Permissions::from_mode(0o600)).unwrap();
+    folder.set_mode("private", 0o600);
     let mode = || fs::metadata(folder.path("private")).unwrap().mode() & 0o7777;
     folder.pz_with(&["-f", "-o", "private"], b"contents").silent();
     assert_eq!((mode(), folder.pz(&["cat", "private"]).silent()), (0o600, b"contents".into()));
     folder.write("a", b"contents");
-    fs::set_permissions(folder.path("a"), Permissions::from_mode(0o640)).unwrap();
+    folder.set_mode("a", 0o640);
     folder.pz(&["compress", "-f", "-o", "private", "a"]).silent();
     assert_eq!(mode(), 0o640);
 }
 
-/// As another user, who may not write to a folder but to a file in it.
+/// The user may not write to the folder, but to a file in it.
 #[test]
-fn files_in_folders_that_may_not_be_written() {
+fn files_in_read_only_folders() {
     let folder = Folder::new();
+    let run = folder.restricted_pz();
     let contents = sample(300_000);
     folder.write("a", &contents);
     let packed = folder.pz_with(&["-1", "-b", "64K"], &contents).silent();
     folder.write("d/out", &noise(400_000));
     folder.write("d/closed", b"stays");
-    fs::copy(program(), folder.path("pz")).unwrap();
-    let mode = |name: &str, mode| {
-        fs::set_permissions(folder.path(name), Permissions::from_mode(mode)).unwrap();
-    };
-    mode(".", 0o755);
-    mode("a", 0o644);
-    mode("d/out", 0o666);
-    mode("d/closed", 0o444);
-    mode("d", 0o555);
-    let run = |arguments: &[&str]| {
-        let mut command = Command::new(folder.path("pz"));
-        if rustix::process::geteuid().is_root() {
-            command.uid(65_534).gid(65_534);
-        }
-        Ran::from(command.args(arguments).current_dir(folder.as_path()).output().unwrap())
-    };
+    for (name, mode) in [("a", 0o644), ("d/out", 0o666), ("d/closed", 0o444), ("d", 0o555)] {
+        folder.set_mode(name, mode);
+    }
     let line = "pz: a: d/out: already exists; -f overwrites it";
     run(&["compress", "-o", "d/out", "a"]).says(1, &[line]);
     assert!(folder.read("d/out") == noise(400_000));
-    // Nothing is lost before there is something to write.
+    // The old contents stay until there is something to write.
     run(&["decompress", "-f", "-o", "d/out", "a"]).says(2, &["pz: a: not in pz format"]);
     assert!(folder.read("d/out") == noise(400_000));
     let inode = fs::metadata(folder.path("d/out")).unwrap().ino();
@@ -191,29 +179,26 @@ fn files_in_folders_that_may_not_be_written() {
     assert!(folder.pz(&["cat", "d/out"]).silent() == contents);
     let metadata = fs::metadata(folder.path("d/out")).unwrap();
     assert_eq!((metadata.ino(), metadata.mode() & 0o777), (inode, 0o666));
-    // An error that comes later is told with what it leaves.
+    // A later error says what it leaves behind.
     folder.write("half.pz", &packed[..packed.len() - 40]);
-    mode("half.pz", 0o644);
+    folder.set_mode("half.pz", 0o644);
     let line = run(&["decompress", "-f", "-o", "d/out", "half.pz"]).complains(2, "pz: half.pz: ");
     assert!(line.ends_with("; d/out is incomplete now\n"), "{line}");
     let line = "pz: a: d/closed: Permission denied";
     run(&["compress", "-f", "-o", "d/closed", "a"]).says(1, &[line]);
     assert_eq!(folder.read("d/closed"), b"stays");
-    // An empty output, too, takes the place of what was there.
+    // An empty output also replaces the old contents.
     folder.write("empty.pz", &folder.pz_with(&["-1"], b"").silent());
-    mode("empty.pz", 0o644);
+    folder.set_mode("empty.pz", 0o644);
     run(&["decompress", "-f", "-o", "d/out", "empty.pz"]).silent();
     assert_eq!(folder.read("d/out"), b"");
-    mode("d", 0o755);
+    folder.set_mode("d", 0o755);
     assert_eq!(fs::read_dir(folder.path("d")).unwrap().count(), 2);
 }
 
-/// A file on which another is mounted cannot be renamed over, and containers get their files so.
+/// A file on which another is mounted, as in containers, cannot be replaced by renaming.
 #[test]
 fn mounted_files() {
-    if std::env::var_os("PZ_TEST_NO_MOUNT").is_some() {
-        return eprintln!("SKIPPED: whoever runs the tests knows that nothing can be mounted");
-    }
     let folder = Folder::new();
     folder.write("a", &sample(100_000));
     folder.write("outside", b"longer than nothing");
@@ -223,25 +208,14 @@ fn mounted_files() {
          '{0}' compress -f --rm -o d/out a && ls d && '{0}' cat outside >a",
         program()
     );
-    let output = Command::new("unshare")
-        .args(["-rm", "bash", "-c", &script])
-        .current_dir(folder.as_path())
-        .output();
-    match output {
-        Ok(output) if [Some(1), Some(77)].contains(&output.status.code()) => {
-            skip(&format!("no file can be mounted here: {output:?}"));
-        }
-        Ok(output) => {
-            assert_eq!(Ran::from(output).silent(), b"out\n");
-            assert!(folder.read("a") == sample(100_000) && folder.read("d/out") == b"");
-        }
-        Err(_) => skip("there is no unshare"),
-    }
+    let Some(ran) = folder.run_with_mounts(&script) else { return };
+    assert_eq!(ran.silent(), b"out\n");
+    assert!(folder.read("a") == sample(100_000) && folder.read("d/out") == b"");
 }
 
-/// A socket cannot be opened by its name in `/dev/fd`, and a pipe of another user may not be.
+/// A socket cannot be opened by its name in `/dev/fd`; neither can a pipe of another user.
 #[test]
-fn open_files_are_used_as_they_are() {
+fn open_sockets_are_written_to_directly() {
     use std::io::Read;
     let folder = Folder::new();
     let contents = sample(1000);
@@ -256,7 +230,7 @@ fn open_files_are_used_as_they_are() {
     assert!(folder.pz_with(&["-d"], &packed).silent() == contents);
 }
 
-/// Long runs of zeros come back as holes in files of pz's own, and are written everywhere else.
+/// Long runs of zeros become holes in new files, and are written everywhere else.
 #[test]
 fn zeros_are_holes_in_restored_files() {
     const LEN: u64 = 48 << 20;

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::support::{Folder, sample};
 
-/// A folder with something of everything.
+/// A folder with one file of each kind.
 fn folder() -> Folder {
     let folder = Folder::new();
     folder.write("a", &sample(1000));
@@ -15,7 +15,7 @@ fn folder() -> Folder {
 }
 
 #[test]
-fn files_that_are_in_the_way() {
+fn existing_outputs() {
     let folder = folder();
     folder.write("a.pz", b"old");
     for (arguments, line) in [
@@ -135,7 +135,7 @@ fn devices_that_are_there() {
 /// The same for an input so long that work begins before the search for the device ends. The program leaves no files
 /// behind.
 #[test]
-fn devices_that_are_not_there() {
+fn missing_devices() {
     const LINE: &str = "device opencl:99: no such device; 'pz devices' lists the devices";
     let folder = Folder::new();
     folder.write("large", &crate::support::noise(70 << 20));

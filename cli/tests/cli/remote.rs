@@ -115,7 +115,7 @@ fn a_list_of_blocks_needs_few_requests() {
 }
 
 #[test]
-fn failures_are_one_line_and_soon() {
+fn failures_are_quick_and_one_line() {
     let folder = Folder::new();
     let (_, packed) = packed(&folder);
     let begun = Instant::now();

@@ -30,7 +30,7 @@ fn files_and_archives() {
 }
 
 #[test]
-fn what_cannot_be_searched_is_said() {
+fn unsearchable_files_are_reported() {
     let folder = Folder::new();
     folder.write("d/a.pz", b"no archive");
     folder.write("d/b", b"text");

@@ -63,7 +63,7 @@ fn another_suffix() {
 }
 
 #[test]
-fn files_that_are_left_out() {
+fn excluded_files() {
     let folder = Folder::new();
     for name in ["d/a.o", "d/a.c", "d/tmp/b.c", "d/e/tmp.c", "d/e/f/g.c"] {
         folder.write(name, b"contents");

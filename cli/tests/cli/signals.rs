@@ -101,7 +101,7 @@ fn at_any_moment() {
 /// The program removes files of dead processes only, and only if this machine can tell that they are dead.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_killed_runs_left_is_removed_by_the_next() {
+fn leftovers_of_killed_runs_are_removed() {
     let folder = Folder::new();
     let start = |name: &str| {
         let known = folder.unfinished();
@@ -145,7 +145,7 @@ fn what_killed_runs_left_is_removed_by_the_next() {
 
 /// `nohup`, and jobs in the background of a shell.
 #[test]
-fn what_the_parent_ignores_is_ignored() {
+fn signals_that_the_parent_ignores_stay_ignored() {
     let folder = Folder::new();
     let script = format!("trap '' HUP; exec '{}' compress -o out.pz", program());
     let mut child = Command::new("sh")

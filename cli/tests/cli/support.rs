@@ -17,11 +17,11 @@ pub fn pz() -> Command {
             command.env_remove(name);
         }
     }
-    // Keep what tests learn about this machine out of the user's cache.
+    // Keep measurements of tests out of the user's cache.
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
     command.env("XDG_CACHE_HOME", cache);
-    // Software devices share what they have compiled, even where a test has a cache of its own: in the folders that the
-    // environment names, or else here.
+    // All tests share the kernels that software devices have compiled, even tests with a cache of their own. The
+    // kernels lie in the folders that the environment names, or else here.
     for (name, folder) in
         [("MESA_SHADER_CACHE_DIR", cache), ("POCL_CACHE_DIR", &cache.join("pocl/kcache"))]
     {
@@ -29,7 +29,7 @@ pub fn pz() -> Command {
             command.env(name, folder);
         }
     }
-    // Nothing is trusted, whatever the user trusts.
+    // Trust no modules, whatever the user trusts.
     command.env("XDG_CONFIG_HOME", cache.join("settings"));
     command.stdin(Stdio::null());
     command
@@ -102,13 +102,59 @@ impl Folder {
     pub fn as_path(&self) -> &Path {
         self.0.path()
     }
+
+    /// Sets the mode of a file in the folder; "." is the folder itself.
+    #[cfg(unix)]
+    pub fn set_mode(&self, name: &str, mode: u32) {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// Runs the program in this folder as a user whom modes restrict. Root may write everywhere, so root runs it as
+    /// another user. That user can reach only a copy of the program, which this puts into the folder.
+    #[cfg(unix)]
+    pub fn restricted_pz(&self) -> impl Fn(&[&str]) -> Ran {
+        use std::os::unix::process::CommandExt;
+        fs::copy(program(), self.path("pz")).unwrap();
+        self.set_mode(".", 0o755);
+        move |arguments| {
+            let mut command = Command::new(self.path("pz"));
+            if rustix::process::geteuid().is_root() {
+                command.uid(65_534).gid(65_534);
+            }
+            Ran::from(command.args(arguments).current_dir(self.as_path()).output().unwrap())
+        }
+    }
+
+    /// Runs a shell script in a namespace of its own, where nothing else sees what it mounts. Skips the test, and
+    /// returns `None`, if nothing can be mounted here: then the script must exit with 77.
+    #[cfg(unix)]
+    pub fn run_with_mounts(&self, script: &str) -> Option<Ran> {
+        if std::env::var_os("PZ_TEST_NO_MOUNT").is_some() {
+            eprintln!("SKIPPED: PZ_TEST_NO_MOUNT says that nothing can be mounted");
+            return None;
+        }
+        let mut command = Command::new("unshare");
+        command.args(["-rm", "bash", "-c", script]).current_dir(self.as_path());
+        let Ok(output) = command.output() else {
+            skip("there is no unshare");
+            return None;
+        };
+        // `unshare` itself exits with 1.
+        let code = output.status.code();
+        if code == Some(77) || code == Some(1) && output.stdout.is_empty() {
+            skip(&format!("nothing can be mounted here: {output:?}"));
+            return None;
+        }
+        Some(Ran::from(output))
+    }
 }
 
-/// Runs the program in a folder; gives its exit code and the most memory in bytes that was resident at once. What it
-/// writes lies in the files `stdout` and `stderr` of the folder.
+/// Runs the program in a folder. Returns its exit code and its peak of resident memory in bytes. Its output lies in the
+/// files `stdout` and `stderr` of the folder.
 ///
-/// A process in between starts the program: Linux counts the memory of the parent as the new program's, and the
-/// tests hold more of it than the program may use.
+/// Another process starts the program: Linux counts the parent's memory as the new program's, and the tests hold more
+/// memory than the program may use.
 #[cfg(target_os = "linux")]
 #[track_caller]
 pub fn peak_memory(folder: &Folder, arguments: &[&str]) -> (i32, u64) {
@@ -124,7 +170,7 @@ pub fn peak_memory(folder: &Folder, arguments: &[&str]) -> (i32, u64) {
     (code.parse().unwrap(), kilobytes.parse::<u64>().unwrap() << 10)
 }
 
-/// Not a test: this is that process.
+/// Not a test: this is the process that starts the program.
 #[cfg(target_os = "linux")]
 #[test]
 fn run_measured() {
