@@ -70,8 +70,6 @@ pub mod door;
 mod error;
 pub mod format;
 pub mod gpu;
-#[cfg(feature = "modules")]
-pub mod module;
 #[cfg(feature = "output")]
 mod output;
 mod pages;
@@ -92,6 +90,9 @@ pub use pipeline::{
     Auto, ComputeRate, DEFAULT_MEMORY, DecodeOptions, DeviceStatistics, EngineStatistics,
     FrameKind, Gpu, Level, Modules, Options, Prediction, Sample, Statistics,
 };
+#[cfg(feature = "modules")]
+#[doc(inline)]
+pub use pz_module as module;
 pub use stream::{
     AutoFinishEncoder, BlockInfo, Compressor, Decoder, Decompressor, Encoder, Extent, FrameInfo,
     Listing, ModuleInfo, Part, Piece, ReadAt, ReadAtCursor, Recovery, RecoveryReport,

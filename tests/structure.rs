@@ -20,22 +20,10 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("codec", &["bits", "pages"]),
     ("format", &["codec"]),
     ("error", &["codec", "format"]),
-    ("module", &[]),
-    ("gpu", &["codec", "format", "module", "process", "sync", "user_cache"]),
+    ("gpu", &["codec", "format", "process", "sync", "user_cache"]),
     (
         "pipeline",
-        &[
-            "clock",
-            "codec",
-            "error",
-            "format",
-            "gpu",
-            "module",
-            "pages",
-            "process",
-            "sync",
-            "user_cache",
-        ],
+        &["clock", "codec", "error", "format", "gpu", "pages", "process", "sync", "user_cache"],
     ),
     ("stream", &["clock", "codec", "error", "format", "gpu", "pipeline", "process", "sync"]),
     (
@@ -194,7 +182,8 @@ fn check(folder: &str, prefix: &str, allowed: &[(&str, &[&str])]) {
 fn statics_belong_to_one_process() {
     const LOCKS: &[&str] = &["Lock<", "Mutex<", "Once", "Lazy"];
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folders = ["src", "python/src", "capi/src"].map(|folder| files_below(&top.join(folder)));
+    let folders = ["src", "module/src", "python/src", "capi/src"]
+        .map(|folder| files_below(&top.join(folder)));
     for file in folders.into_iter().flatten() {
         if is_test(&file) {
             continue;

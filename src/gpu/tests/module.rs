@@ -1,6 +1,9 @@
 //! Compares modules on devices with modules on the CPU, which tests of [`crate::module`] compare with another
 //! interpreter.
 
+#[path = "../../../module/src/tests/shared.rs"]
+mod shared;
+
 use super::testing::{each_device, run_plan};
 use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{Device, Kind};
@@ -10,24 +13,12 @@ use crate::gpu::model::plan::Shape;
 #[cfg(feature = "cuda")]
 use crate::gpu::module::filter_kernel;
 use crate::gpu::module::{RunError, kernel, plan, reach_of, run};
-use crate::module::tests::mutations::{Random, arguments, mutated};
-use crate::module::tests::{SOURCES, World, check_gradient, module, on_the_cpu_in, source};
 #[cfg(feature = "cuda")]
 use crate::module::translate::Purpose;
-use crate::module::{Entry, Module, Trap, Windows};
-
-impl World {
-    fn windows(&mut self) -> Windows<'_> {
-        Windows {
-            input: &self.input,
-            output: &mut self.output,
-            state: &mut self.state,
-            pixels: &mut self.pixels,
-            width: self.width,
-            time: self.time,
-        }
-    }
-}
+use crate::module::{self as pz_module, Entry, Module, Trap};
+use shared::{
+    Random, SOURCES, World, arguments, check_gradient, module, mutated, on_the_cpu_in, source,
+};
 
 /// Runs lanes on a device.
 fn on(

@@ -1,8 +1,9 @@
 //! What modules give, on the CPU.
 
-use super::{SOURCES, World, check_gradient, compared, module, on_the_cpu_in, source};
-use crate::module::program::Trap;
-use crate::module::translate::{self, OpenClC, Wgsl};
+use super::compared;
+use super::shared::{SOURCES, World, check_gradient, module, on_the_cpu_in, source};
+use crate::program::Trap;
+use crate::translate::{self, OpenClC, Wgsl};
 
 /// The first lane's result of `main`.
 fn result(text: &str, arguments: &[u64]) -> u64 {

@@ -42,7 +42,7 @@ struct Context {
 type Code = unsafe extern "C" fn(*mut Context) -> u32;
 
 /// A compiled program.
-pub(crate) struct Compiled {
+pub struct Compiled {
     code: Code,
     /// Holds the code.
     module: Option<JITModule>,
@@ -70,7 +70,7 @@ impl Drop for Compiled {
 
 impl Compiled {
     /// Compiles `program`; `None` if the compiler has no code for this processor, or the system permits none.
-    pub(crate) fn new(program: &Program) -> Option<Self> {
+    pub fn new(program: &Program) -> Option<Self> {
         let flags = [("opt_level", "speed"), ("enable_verifier", "true")];
         let builder = JITBuilder::with_flags(&flags, default_libcall_names()).ok()?;
         let mut module = JITModule::new(builder);
@@ -98,7 +98,7 @@ impl Compiled {
     ///
     /// # Errors
     /// The trap that ended it.
-    pub(crate) fn run(
+    pub fn run(
         &self,
         program: &Program,
         windows: &mut Windows<'_>,

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use super::{Dialect, Purpose, call, infix, shift, sized};
-use crate::module::program::{Binary, Expression, Program, Type, Unary, Variable};
+use crate::program::{Binary, Expression, Program, Type, Unary, Variable};
 
 /// WGSL.
-pub(crate) struct Wgsl {
+pub struct Wgsl {
     give_up: &'static str,
 }
 

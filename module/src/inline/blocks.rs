@@ -3,10 +3,10 @@
 use wasmparser::{BlockType, BrTable};
 
 use super::Inliner;
-use crate::module::bulk::Maker as _;
-use crate::module::limits::{NESTING, WORK_OF_UNIT};
-use crate::module::program::{Binary, Expression, Label, Statement, Type, Variable};
-use crate::module::refusal::Refusal;
+use crate::bulk::Maker as _;
+use crate::limits::{NESTING, WORK_OF_UNIT};
+use crate::program::{Binary, Expression, Label, Statement, Type, Variable};
+use crate::refusal::Refusal;
 
 /// What a frame was opened by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

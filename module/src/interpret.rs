@@ -9,16 +9,12 @@ use super::program::{
 ///
 /// # Errors
 /// The trap that ended it.
-pub(crate) fn run(
-    program: &Program,
-    windows: &mut Windows<'_>,
-    lane: Lane<'_>,
-) -> Result<u64, Trap> {
+pub fn run(program: &Program, windows: &mut Windows<'_>, lane: Lane<'_>) -> Result<u64, Trap> {
     run_counting(program, windows, lane).0
 }
 
 /// The same; also gives the fuel that is left.
-pub(crate) fn run_counting(
+pub fn run_counting(
     program: &Program,
     windows: &mut Windows<'_>,
     lane: Lane<'_>,

@@ -48,7 +48,7 @@ pub struct Lane<'a> {
 
 /// Runs a program on the CPU: its own, or one that it borrows.
 #[derive(Debug)]
-pub(crate) struct Executor<P> {
+pub struct Executor<P> {
     program: P,
     /// The program as machine code, once it is worth the time; `None` in it if this processor or system permits none.
     compiled: OnceLock<Option<Compiled>>,
@@ -61,13 +61,13 @@ const FUEL_OF_COMPILING: u32 = 8;
 
 impl<P: Borrow<Program>> Executor<P> {
     /// An executor of `program`.
-    pub(crate) fn new(program: P) -> Self {
+    pub fn new(program: P) -> Self {
         let trial = program.borrow().operators.saturating_mul(FUEL_OF_COMPILING);
         Self { program, compiled: OnceLock::new(), trial: AtomicU32::new(trial) }
     }
 
     /// The program.
-    pub(crate) fn program(&self) -> &Program {
+    pub fn program(&self) -> &Program {
         self.program.borrow()
     }
 
@@ -75,7 +75,7 @@ impl<P: Borrow<Program>> Executor<P> {
     ///
     /// # Errors
     /// The trap that ended it. What it has written until then stays.
-    pub(crate) fn run(&self, windows: &mut Windows<'_>, lane: Lane<'_>) -> Result<u64, Trap> {
+    pub fn run(&self, windows: &mut Windows<'_>, lane: Lane<'_>) -> Result<u64, Trap> {
         match self.compiled.get_or_init(|| Compiled::new(self.program())) {
             Some(compiled) => compiled.run(self.program(), windows, lane),
             None => interpret::run(self.program(), windows, lane),
@@ -88,11 +88,7 @@ impl<P: Borrow<Program>> Executor<P> {
     ///
     /// # Errors
     /// The same.
-    pub(crate) fn run_filter(
-        &self,
-        windows: &mut Windows<'_>,
-        lane: Lane<'_>,
-    ) -> Result<u64, Trap> {
+    pub fn run_filter(&self, windows: &mut Windows<'_>, lane: Lane<'_>) -> Result<u64, Trap> {
         let trial = self.trial.load(Ordering::Relaxed);
         if trial == 0 || self.compiled.get().is_some() {
             return self.run(windows, lane);
@@ -115,7 +111,7 @@ impl<P: Borrow<Program>> Executor<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::module::tests::module;
+    use crate::tests::shared::module;
 
     /// A module that writes as many bytes as its argument says, whose last lane is not the first to be compiled.
     #[test]

@@ -3,9 +3,9 @@
 use wasmi::errors::ErrorKind;
 use wasmi::{Caller, Config, Engine, Error, Linker, Module, Store, TrapCode, Val, ValType};
 
-use super::World;
 use super::counting::{FUEL, counting};
-use crate::module::program::Trap;
+use super::shared::World;
+use crate::program::Trap;
 
 /// Instructions that a lane may take, many times what fuel lets any test's module take.
 const INSTRUCTIONS: u64 = 50_000_000;

@@ -22,21 +22,28 @@
 mod bulk;
 mod calls;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod compile;
+#[doc(hidden)]
+pub mod compile;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[path = "compile/absent.rs"]
-mod compile;
-pub(crate) mod execute;
+#[doc(hidden)]
+pub mod compile;
+#[doc(hidden)]
+pub mod execute;
 mod inline;
-pub(crate) mod interpret;
-pub(crate) mod limits;
+#[doc(hidden)]
+pub mod interpret;
+#[doc(hidden)]
+pub mod limits;
 mod operators;
-pub(crate) mod program;
+#[doc(hidden)]
+pub mod program;
 mod refusal;
 mod sections;
 #[cfg(test)]
-pub(crate) mod tests;
-pub(crate) mod translate;
+mod tests;
+#[doc(hidden)]
+pub mod translate;
 
 use sha2::{Digest as _, Sha256};
 
@@ -107,12 +114,14 @@ pub struct Entry {
 
 impl Entry {
     /// What back ends read, for those that keep it.
-    pub(crate) fn into_program(self) -> Program {
+    #[doc(hidden)]
+    pub fn into_program(self) -> Program {
         self.program
     }
 
     /// What back ends read.
-    pub(crate) fn program(&self) -> &Program {
+    #[doc(hidden)]
+    pub fn program(&self) -> &Program {
         &self.program
     }
 

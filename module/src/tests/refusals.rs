@@ -1,7 +1,7 @@
 //! What is refused, and with which words.
 
-use super::{module, source};
-use crate::module::{Module, Refusal};
+use super::shared::{module, source};
+use crate::{Module, Refusal};
 
 /// Why the entry `main` of a text is refused.
 fn refusal(text: &str) -> Refusal {

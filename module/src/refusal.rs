@@ -15,7 +15,8 @@ pub struct Refusal {
 
 impl Refusal {
     /// The module `what`; `remedy` helps.
-    pub(crate) fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+    #[doc(hidden)]
+    pub fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { function: None, what: what.into(), remedy: remedy.into() }
     }
 

@@ -15,15 +15,15 @@ use super::program::{
     Binary, Division, Expression, Intrinsic, Label, Program, Statement, Type, Unary, Variable,
 };
 
-pub(crate) use opencl::OpenClC;
-pub(crate) use wgsl::Wgsl;
+pub use opencl::OpenClC;
+pub use wgsl::Wgsl;
 
 /// Work items of a workgroup.
-pub(crate) const THREADS: u32 = 64;
+pub const THREADS: u32 = 64;
 
 /// What a kernel is for, and so where its windows are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// Lanes of a run of their own, which share windows.
     Run,
     /// The lanes of a batch of blocks that the module filtered, each with the windows of its unit.
@@ -32,7 +32,7 @@ pub(crate) enum Purpose {
 
 impl Purpose {
     /// The entry point.
-    pub(crate) fn entry(self) -> &'static str {
+    pub fn entry(self) -> &'static str {
         match self {
             Self::Run => "run_module",
             Self::Filter => "undo_module",
@@ -50,19 +50,19 @@ impl Purpose {
 
 /// The bytes that a run's kernel reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Reach {
+pub struct Reach {
     /// Bytes of the input.
-    pub(crate) input: u32,
+    pub input: u32,
     /// Bytes of the output.
-    pub(crate) output: u32,
+    pub output: u32,
     /// Bytes of the state.
-    pub(crate) state: u32,
+    pub state: u32,
     /// Bytes of the picture.
-    pub(crate) pixels: u32,
+    pub pixels: u32,
 }
 
 /// The cost block of a kernel that runs N lanes of `program`. Buffers have a word at least, and whole words.
-pub(crate) fn cost(program: &Program, reach: Reach) -> String {
+pub fn cost(program: &Program, reach: Reach) -> String {
     let words = |bytes: u32| bytes.max(4).next_multiple_of(4);
     let Reach { input, output, state, pixels } = reach;
     format!(
@@ -80,12 +80,12 @@ pub(crate) fn cost(program: &Program, reach: Reach) -> String {
 
 /// Base-2 logarithm of the bytes that a work item stands for at least, where lanes stand for 2^`lane_log` bytes: a unit
 /// may be shorter than a lane's share.
-pub(crate) fn item_log(lane_log: u8) -> u8 {
+pub fn item_log(lane_log: u8) -> u8 {
     lane_log.min(18)
 }
 
 /// The cost block of a kernel that undoes what `program` did, in lanes of 2^`lane_log` bytes.
-pub(crate) fn filter_cost(program: &Program, lane_log: u8) -> String {
+pub fn filter_cost(program: &Program, lane_log: u8) -> String {
     format!(
         "// @pz_cost {{\n//   threads: N/{}\n//   passes: 2\n\
          //   buffers: jobs=32, contents=N, filtered=N, results=32\n\
@@ -96,7 +96,7 @@ pub(crate) fn filter_cost(program: &Program, lane_log: u8) -> String {
 }
 
 /// The kernel of `program`, but for its cost block.
-pub(crate) fn kernel<D: Dialect>(program: &Program, purpose: Purpose) -> String {
+pub fn kernel<D: Dialect>(program: &Program, purpose: Purpose) -> String {
     let mut text = D::head(program);
     let _ = writeln!(text, "// @pz_import {}", purpose.import());
     let mut writer = Writer::<D> {
@@ -120,7 +120,7 @@ fn words(program: &Program) -> impl Iterator<Item = (usize, u32)> + '_ {
 }
 
 /// What a language writes in its own way. Text of a value is in parentheses where it needs them.
-pub(crate) trait Dialect {
+pub trait Dialect {
     /// What a function that ends early returns.
     fn of(program: &Program) -> Self;
     /// What comes before the body's function.

@@ -1,15 +1,15 @@
 //! What stands in for the compiler on processors that it makes no code for.
 
-use crate::module::execute::{Lane, Windows};
-use crate::module::program::{Program, Trap};
+use crate::execute::{Lane, Windows};
+use crate::program::{Program, Trap};
 
 /// A compiled program, of which there is none.
 #[derive(Debug)]
-pub(crate) enum Compiled {}
+pub enum Compiled {}
 
 impl Compiled {
     /// None.
-    pub(crate) fn new(_: &Program) -> Option<Self> {
+    pub fn new(_: &Program) -> Option<Self> {
         None
     }
 
@@ -17,7 +17,7 @@ impl Compiled {
     ///
     /// # Errors
     /// None.
-    pub(crate) fn run(&self, _: &Program, _: &mut Windows<'_>, _: Lane<'_>) -> Result<u64, Trap> {
+    pub fn run(&self, _: &Program, _: &mut Windows<'_>, _: Lane<'_>) -> Result<u64, Trap> {
         match *self {}
     }
 }

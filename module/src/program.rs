@@ -1,6 +1,6 @@
 //! The form that every back end reads: one function without calls, whose control flow is structured.
 //!
-//! [`super::inline`] makes it from a module. Values are integers of 32 or 64 bits, without a sign; operations that need
+//! `inline` makes it from a module. Values are integers of 32 or 64 bits, without a sign; operations that need
 //! one say so. An [`Expression`] has no effect and cannot trap, so a back end may compute it where it likes between the
 //! statements around it. Whatever has an effect or may trap is a [`Statement`].
 //!
@@ -24,7 +24,8 @@ pub enum Type {
 
 impl Type {
     /// Number of bits.
-    pub(crate) fn bits(self) -> u32 {
+    #[doc(hidden)]
+    pub fn bits(self) -> u32 {
         match self {
             Self::I32 => 32,
             Self::I64 => 64,
@@ -32,7 +33,8 @@ impl Type {
     }
 
     /// `value` without the bits that this type lacks.
-    pub(crate) fn wrap(self, value: u64) -> u64 {
+    #[doc(hidden)]
+    pub fn wrap(self, value: u64) -> u64 {
         match self {
             Self::I32 => value & 0xffff_ffff,
             Self::I64 => value,
@@ -42,16 +44,16 @@ impl Type {
 
 /// A variable of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Variable {
+pub struct Variable {
     /// Its index in [`Program::variables`].
-    pub(crate) index: u32,
+    pub index: u32,
     /// Its type.
-    pub(crate) ty: Type,
+    pub ty: Type,
 }
 
 /// What one operand becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unary {
+pub enum Unary {
     /// Number of zero bits above the highest one.
     Clz,
     /// Number of zero bits below the lowest one.
@@ -70,7 +72,7 @@ pub(crate) enum Unary {
 
 /// What two operands of one type become. Comparisons give 1 or 0, of 32 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Binary {
+pub enum Binary {
     Add,
     Sub,
     Mul,
@@ -92,7 +94,7 @@ pub(crate) enum Binary {
 
 impl Binary {
     /// Whether the result is 1 or 0, of 32 bits.
-    pub(crate) fn compares(self) -> bool {
+    pub fn compares(self) -> bool {
         matches!(
             self,
             Self::Eq
@@ -107,7 +109,7 @@ impl Binary {
 
 /// A value without effects. Its tree has at most [`MAX_EXPRESSION`] nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Expression {
+pub enum Expression {
     /// A number.
     Constant(Type, u64),
     /// A variable's value.
@@ -122,12 +124,12 @@ pub(crate) enum Expression {
 
 impl Expression {
     /// The constant of 32 bits.
-    pub(crate) fn i32(value: u32) -> Self {
+    pub fn i32(value: u32) -> Self {
         Self::Constant(Type::I32, value.into())
     }
 
     /// The type of the value.
-    pub(crate) fn ty(&self) -> Type {
+    pub fn ty(&self) -> Type {
         match self {
             Self::Constant(ty, _) => *ty,
             Self::Read(variable) => variable.ty,
@@ -141,7 +143,7 @@ impl Expression {
     }
 
     /// Number of nodes.
-    pub(crate) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         match self {
             Self::Constant(..) | Self::Read(_) => 1,
             Self::Unary(_, operand) => 1 + operand.size(),
@@ -151,7 +153,7 @@ impl Expression {
     }
 
     /// Whether a variable for which `which` holds is read.
-    pub(crate) fn reads(&self, which: &impl Fn(Variable) -> bool) -> bool {
+    pub fn reads(&self, which: &impl Fn(Variable) -> bool) -> bool {
         match self {
             Self::Constant(..) => false,
             Self::Read(variable) => which(*variable),
@@ -163,11 +165,11 @@ impl Expression {
 }
 
 /// The most nodes of an expression: a longer one is computed in parts, in variables.
-pub(crate) const MAX_EXPRESSION: usize = 24;
+pub const MAX_EXPRESSION: usize = 24;
 
 /// A division. The result has the type of its variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Division {
+pub enum Division {
     /// The quotient of numbers with a sign, rounded towards 0.
     QuotientSigned,
     /// The quotient.
@@ -180,7 +182,7 @@ pub(crate) enum Division {
 
 /// What a module may import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Intrinsic {
+pub enum Intrinsic {
     /// `pz.in8(at)`: a byte of the input.
     In8,
     /// `pz.in32(at)`: word `at` of the input, little-endian.
@@ -205,7 +207,7 @@ pub(crate) enum Intrinsic {
 
 impl Intrinsic {
     /// Every intrinsic.
-    pub(crate) const ALL: [Self; 10] = [
+    pub const ALL: [Self; 10] = [
         Self::In8,
         Self::In32,
         Self::Out8,
@@ -219,7 +221,7 @@ impl Intrinsic {
     ];
 
     /// The names under which a module imports it.
-    pub(crate) fn names(self) -> (&'static str, &'static str) {
+    pub fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::In8 => ("pz", "in8"),
             Self::In32 => ("pz", "in32"),
@@ -235,7 +237,7 @@ impl Intrinsic {
     }
 
     /// Number of parameters, all `i32`.
-    pub(crate) fn parameters(self) -> usize {
+    pub fn parameters(self) -> usize {
         match self {
             Self::ThreadId | Self::GetTime => 0,
             Self::In8 | Self::In32 | Self::ReadState => 1,
@@ -245,18 +247,18 @@ impl Intrinsic {
     }
 
     /// Whether it has a result, an `i32`.
-    pub(crate) fn has_result(self) -> bool {
+    pub fn has_result(self) -> bool {
         !matches!(self, Self::Out8 | Self::Out32 | Self::WriteState | Self::SetPixel)
     }
 }
 
 /// Where a branch goes: the number of a [`Statement::Block`] or [`Statement::Loop`] around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Label(pub(crate) u32);
+pub struct Label(pub u32);
 
 /// A step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Statement {
+pub enum Statement {
     /// Sets a variable.
     Set(Variable, Expression),
     /// Divides. A divisor of 0 traps, and so does a signed quotient that does not fit.
@@ -307,33 +309,33 @@ pub(crate) enum Statement {
 
 /// An entry of a module, with all that it calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Program {
+pub struct Program {
     /// The types of all variables.
-    pub(crate) variables: Vec<Type>,
+    pub variables: Vec<Type>,
     /// The variables that hold the arguments, in order.
-    pub(crate) parameters: Vec<Variable>,
+    pub parameters: Vec<Variable>,
     /// Variables that do not begin with 0, and their values.
-    pub(crate) initial: Vec<(Variable, u64)>,
+    pub initial: Vec<(Variable, u64)>,
     /// The variable that holds the result at the end.
-    pub(crate) result: Option<Variable>,
+    pub result: Option<Variable>,
     /// What to do.
-    pub(crate) body: Vec<Statement>,
+    pub body: Vec<Statement>,
     /// The first contents of private memory, of which each lane has its own. Its length, a multiple of 16, is the
     /// memory's; 0 if the program does not use it.
-    pub(crate) memory: Vec<u8>,
+    pub memory: Vec<u8>,
     /// The intrinsics that are called, in the order of [`Intrinsic::ALL`].
-    pub(crate) intrinsics: Vec<Intrinsic>,
+    pub intrinsics: Vec<Intrinsic>,
     /// How long the program is, in the measure of [`super::limits::OPERATORS`].
-    pub(crate) operators: u32,
+    pub operators: u32,
     /// Levels of calls, 1 for an entry that calls nothing.
-    pub(crate) call_depth: u32,
+    pub call_depth: u32,
     /// Functions that are called, with the entry.
-    pub(crate) functions: u32,
+    pub functions: u32,
 }
 
 impl Program {
     /// Number of loops.
-    pub(crate) fn loops(&self) -> u32 {
+    pub fn loops(&self) -> u32 {
         let mut loops = 0;
         visit(&self.body, &mut |statement| {
             loops += u32::from(matches!(statement, Statement::Loop(..)));
@@ -343,7 +345,7 @@ impl Program {
 
     /// The most turns that a kernel's loops take for a unit of fuel: blocks are loops too, each of which begins once at
     /// most until a loop begins again, and so is a division of 64 bits in WGSL.
-    pub(crate) fn turns(&self) -> u32 {
+    pub fn turns(&self) -> u32 {
         let mut turns = 1;
         visit(&self.body, &mut |statement| match statement {
             Statement::Block(..) => turns += 1,
@@ -389,12 +391,14 @@ impl Trap {
         [Self::Fuel, Self::Memory, Self::Window, Self::Division, Self::Unreachable];
 
     /// The number by which compiled programs and kernels report it, from 1.
-    pub(crate) fn code(self) -> u32 {
+    #[doc(hidden)]
+    pub fn code(self) -> u32 {
         self as u32 + 1
     }
 
     /// The trap of a number; `None` for 0, which is none.
-    pub(crate) fn from_code(code: u32) -> Option<Self> {
+    #[doc(hidden)]
+    pub fn from_code(code: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|trap| trap.code() == code)
     }
 }

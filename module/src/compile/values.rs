@@ -4,7 +4,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Type as CodeType, Value, types};
 
 use super::{Compiler, Context, Places, code_type, flags, of_bytes, offset};
-use crate::module::program::{Binary, Division, Expression, Intrinsic, Trap, Type, Unary};
+use crate::program::{Binary, Division, Expression, Intrinsic, Trap, Type, Unary};
 
 impl Compiler<'_, '_> {
     pub(super) fn value(&mut self, expression: &Expression) -> Value {

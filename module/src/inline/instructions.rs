@@ -4,9 +4,9 @@ use wasmparser::{MemArg, Operator as O};
 
 use super::Inliner;
 use super::blocks::Kind;
-use crate::module::program::{Binary, Division, Expression, Intrinsic, Statement, Type, Variable};
-use crate::module::refusal::Refusal;
-use crate::module::{bulk, operators};
+use crate::program::{Binary, Division, Expression, Intrinsic, Statement, Type, Variable};
+use crate::refusal::Refusal;
+use crate::{bulk, operators};
 
 impl Inliner<'_, '_> {
     pub(super) fn load(&mut self, ty: Type, bytes: u32, is_signed: bool, at: &MemArg) {
