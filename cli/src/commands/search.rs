@@ -1,4 +1,6 @@
 //! `pz search`: finds a byte string in the files of a folder, with a kernel that asks for them while it runs.
+//!
+//! It is a command and no example, because it is how a user tries a door without a kernel of their own (`docs/gpu.md`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
