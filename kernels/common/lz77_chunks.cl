@@ -18,7 +18,7 @@
 // table of a prefix code is indexed by the next 10 bits (offsets: 8) with entries of 16 bits, `symbol | bits << 8`.
 // Where streams may be FSE coded, entries have 32 bits, `symbol | bits << 8 | base << 16`, and there is room for the
 // largest tables. Where chunks have only literals (LITERALS), entries are `bits | symbol << 8 | next << 20`: with FSE,
-// `next` is the next state before its bits are appended, and states count from their number on.
+// `next` is the next state before its bits are appended, and n states are numbered n to 2 n - 1.
 #define TABLES_STATUS 0u  // 0, or why the group is rejected
 #define TABLES_WORDS 1u   // length of the description in words
 #define TABLES_MODES 2u   // of literals in bits 0 and 1, tokens in 2 and 3, offsets in 4 and 5

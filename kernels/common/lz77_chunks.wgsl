@@ -18,8 +18,8 @@ const CHUNK_SEQUENCES: u32 = 3u;
 // table of a prefix code is indexed by the next 10 bits (offsets: 8) with entries of 16 bits, `symbol | bits << 8`.
 // Where streams may be FSE coded, there is room for the largest tables, and each is in two parts: 16 bits of each
 // entry, `bits | base << 4`, then its symbol, 8 bits. Where chunks have only literals (LITERALS), entries are `bits |
-// symbol << 8 | next << 20`: with FSE, `next` is the next state before its bits are appended, and states count from
-// their number on.
+// symbol << 8 | next << 20`: with FSE, `next` is the next state before its bits are appended, and n states are
+// numbered n to 2 n - 1.
 const TABLES_STATUS: u32 = 0u; // 0, or why the group is rejected
 const TABLES_WORDS: u32 = 1u;  // length of the description in words
 const TABLES_MODES: u32 = 2u;  // of literals in bits 0 and 1, tokens in 2 and 3, offsets in 4 and 5

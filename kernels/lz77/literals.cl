@@ -81,8 +81,8 @@ INLINE uint next_state(uint entry, uint bits) {
     return shift_pair_wrapped(entry >> 20, bits, entry);
 }
 
-// Reads two literals of a row, those at `place` and after it, where they are before `end`. With FSE, states count from
-// their number on, and `table` begins where state 0 would be.
+// Reads two literals of a row, those at `place` and after it, where they are before `end`. With FSE, n states are
+// numbered n to 2 n - 1, and `table` begins where state 0 would be.
 INLINE uint literal_pair(Team t, Lanes *in, __local const uint *table, bool fse, uint *state, bool full, uint place, uint end) {
     take_words(t, in, true);
     uint bits = next_bits(in);

@@ -61,7 +61,7 @@ fn next_state(entry: u32, bits: u32) -> u32 {
     return ((entry >> 20u) << count) | first_bits(bits, count);
 }
 
-// For FSE coded literals: the state, which counts from the number of states on, and that number minus 1.
+// For FSE coded literals: the state, n to 2 n - 1 for n states, and n - 1.
 var<private> literal_state: u32;
 var<private> state_mask: u32;
 

@@ -35,7 +35,7 @@ inline uint literal_lane(__local const Gather *g, uint at) {
     return i;
 }
 
-// How many sequences of literals alone, of at most MAX_LITERALS each, precede the one in which the match begins.
+// The number of sequences that hold only literals, at most MAX_LITERALS each, before the one in which the match begins.
 inline uint literal_pieces(uint literals) {
     return literals > MAX_LITERALS ? (literals - 1u) / MAX_LITERALS : 0u;
 }

@@ -69,7 +69,7 @@ fn literal_lane(at: u32) -> u32 {
     return i;
 }
 
-// How many sequences of literals alone, of at most MAX_LITERALS each, precede the one in which the match begins.
+// The number of sequences that hold only literals, at most MAX_LITERALS each, before the one in which the match begins.
 fn literal_pieces(count: u32) -> u32 {
     return select(0u, (max(count, 1u) - 1u) / MAX_LITERALS, count > MAX_LITERALS);
 }
