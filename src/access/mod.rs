@@ -55,7 +55,6 @@ mod cache;
 mod device;
 pub(crate) mod sources;
 
-pub(crate) use archive::BackgroundRead;
 pub use archive::{
     Archive, ArchiveError, ArchiveOptions, ArchiveStatistics, Array, CancelToken, Destination,
     Priority, RangeRead, ReadOptions,

@@ -12,7 +12,7 @@ use super::options::RequestError;
 use super::pools::{ContentBuffer, Load, Uploader, load_contents};
 use super::server::{Server, Task};
 use super::slots::{HandleResources, Stream, Writing};
-use crate::access::{ArchiveError, BackgroundRead};
+use crate::access::{ArchiveError, RangeRead};
 use crate::gpu::device::visible::Extents;
 
 type Outcome = Result<(HandleResources, Answer), RequestError>;
@@ -113,7 +113,7 @@ impl Server {
                         reading.end(outcome.map_err(|error| file.noted(error.into())));
                     };
                     let range = offset..offset + length;
-                    reads.push(BackgroundRead { range, destination, done: Box::new(done) });
+                    reads.push((RangeRead::new(range, destination), done));
                 }
             }
             false

@@ -51,10 +51,18 @@ impl<T> Completion<T> {
     }
 
     /// The completion of a read that calls `done` at its end.
-    pub(super) fn calling(blocks: usize, done: Done) -> Self {
-        let completion = Self::new(blocks);
+    pub(super) fn calling(done: Done) -> Self {
+        let completion = Self::new(0);
         completion.lock().done = Some(done);
         completion
+    }
+
+    /// Adds a slot to a read that waits for nothing yet, and returns its number.
+    pub(super) fn add_slot(&self) -> usize {
+        let mut progress = self.lock();
+        progress.delivered.push(None);
+        progress.missing += 1;
+        progress.delivered.len() - 1
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress<T>> {

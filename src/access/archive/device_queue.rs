@@ -1,13 +1,14 @@
 //! The blocks of an archive that are wanted in the memory of a device.
 
+use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
 
 use super::completion::Completion;
 use super::error::ArchiveError;
 use super::queue::{Queue, Waiter};
-use crate::access::device::{BatchKind, OnDevice, Want, Workers};
+use crate::access::device::{BatchKind, OnDevice, Workers};
 use crate::format::Pipeline;
-use crate::gpu::coder::RangeTask;
+use crate::gpu::coder::{MovedPart, Origin, RangeTask};
 use crate::gpu::device::{Device, DeviceError};
 use crate::stream::block::{BlockId, Layout, Placement};
 use crate::sync::Mutex;
@@ -28,11 +29,41 @@ pub(super) struct DeviceQueue {
     pub(super) tasks: Vec<RangeTask>,
 }
 
-/// Who gets a block, and the parts of it that it wants.
+/// A part of a block that somebody waits for, and where it goes.
 pub(super) struct DeviceWaiter {
+    pub(super) block: BlockId,
     pub(super) completion: Arc<Completion<()>>,
     pub(super) slot: usize,
-    pub(super) wants: Vec<Want>,
+    /// Bytes of the block's contents.
+    within: Range<usize>,
+    buffer: Arc<OnDevice>,
+    /// Offset in that buffer.
+    at: u64,
+}
+
+impl DeviceWaiter {
+    /// Adds a slot to `completion` for a part whose destination begins at byte `start` of `buffer`.
+    pub(super) fn new(
+        placement: Placement,
+        buffer: &Arc<OnDevice>,
+        start: u64,
+        completion: &Arc<Completion<()>>,
+    ) -> Self {
+        let Placement { block, within, at, .. } = placement;
+        let (buffer, at, slot) = (Arc::clone(buffer), start + at as u64, completion.add_slot());
+        Self { block, completion: Arc::clone(completion), slot, within, buffer, at }
+    }
+
+    /// The part to move; `origin` tells where each byte of the contents is found.
+    pub(super) fn part(&self, origin: &dyn Fn(u32) -> Origin) -> MovedPart {
+        MovedPart {
+            origin: origin(self.within.start as u32),
+            bytes: self.within.len() as u32,
+            buffer: self.buffer.id(),
+            buffer_end: self.buffer.end(),
+            at: self.at,
+        }
+    }
 }
 
 impl Waiter for DeviceWaiter {
@@ -100,30 +131,4 @@ impl DeviceQueue {
         let device = self.workers.core().device().limits().name.clone();
         ArchiveError::Device { device, error }
     }
-}
-
-/// The part of a block that goes to byte `start` of `buffer` and after, as its placement tells.
-pub(super) fn wanted(placement: Placement, buffer: &Arc<OnDevice>, start: u64) -> (BlockId, Want) {
-    let Placement { block, within, at, .. } = placement;
-    (block, Want { within, buffer: Arc::clone(buffer), at: start + at as u64 })
-}
-
-/// Brings together what is wanted of each block.
-pub(super) fn of_blocks(mut wanted: Vec<(BlockId, Want)>) -> Vec<(BlockId, Vec<Want>)> {
-    wanted.sort_by_key(|(block, _)| *block);
-    let of_block = |placed: &[(BlockId, Want)]| {
-        let wants = placed.iter().map(|(_, want)| want.clone()).collect();
-        Some((placed.first()?.0, wants))
-    };
-    wanted.chunk_by(|a, b| a.0 == b.0).filter_map(of_block).collect()
-}
-
-/// Those who wait for blocks that `completion` gets, at the slots from 0 on.
-pub(super) fn waiters(
-    wanted: Vec<(BlockId, Vec<Want>)>,
-    completion: &Arc<Completion<()>>,
-) -> impl Iterator<Item = (BlockId, DeviceWaiter)> {
-    wanted.into_iter().enumerate().map(|(slot, (block, wants))| {
-        (block, DeviceWaiter { completion: Arc::clone(completion), slot, wants })
-    })
 }

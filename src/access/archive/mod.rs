@@ -9,10 +9,10 @@
 //! - The layout of the file ([`block`](crate::stream::block)) turns a range into *placements*: which bytes of which
 //!   block go where in the destination.
 //! - [`reader`] has the archive as callers see it, and [`shared`] what they share with the threads that load blocks.
-//! - [`to_device`] is the way to a device's buffer. The placements go to the device's decoder along with the payloads:
-//!   see [`device`](crate::access::device), and [`on_the_way`] for a batch of them. [`restoring`] finds what blocks
-//!   with distant matches consist of. A read into a device's buffer may go on in the [`background`]. The rest of this
-//!   list is about host memory.
+//! - [`to_device`] is the way to a device's buffer, also for reads that go on in the background. The placements go to
+//!   the device's decoder along with the payloads: see [`device`](crate::access::device), and [`on_the_way`] for a batch
+//!   of them. [`restoring`] finds what blocks with distant matches consist of. The rest of this list is about host
+//!   memory.
 //! - [`queue`] holds the blocks that somebody waits for. Two callers that want the same block wait for one load. A
 //!   loader takes many blocks of one priority at once: their payloads are one call of the source, in which neighbours
 //!   share a request, and one batch of the decoder.
@@ -20,7 +20,6 @@
 //!   when it is cancelled, whatever the loaders do, and blocks that nobody waits for any more are not loaded.
 
 mod array;
-mod background;
 mod completion;
 mod destination;
 mod device_queue;
@@ -35,7 +34,6 @@ mod shared;
 mod to_device;
 
 pub use array::Array;
-pub(crate) use background::BackgroundRead;
 pub use destination::{Destination, RangeRead};
 pub use error::ArchiveError;
 pub use options::{ArchiveOptions, CancelToken, Priority, ReadOptions};

@@ -8,7 +8,8 @@ use super::error::ArchiveError;
 use super::load::InHand;
 use super::queue::Batch;
 use super::shared::Shared;
-use crate::access::device::{Flight, Lane, Outcome, Want};
+use crate::access::device::{Flight, Lane, Outcome};
+use crate::gpu::coder::{MovedPart, Origin};
 use crate::gpu::device::DeviceError;
 
 /// The blocks of a batch, of which each is delivered in the end, whatever happens.
@@ -29,15 +30,15 @@ impl Deliveries {
         Self { queue, batch, waiters, is_delivered: vec![false; count], otherwise }
     }
 
-    /// Finds those who wait for block `number` of the batch, unless they are known, and what they want of it. From now
-    /// on the block may be written to their memory.
-    fn claim(&mut self, number: usize) -> Vec<Want> {
+    /// Finds those who wait for block `number` of the batch, unless they are known, and returns the parts of it that go
+    /// to them. From now on these may be written.
+    fn parts(&mut self, number: usize, origin: &dyn Fn(u32) -> Origin) -> Vec<MovedPart> {
         let waiters = self.waiters[number].get_or_insert_with(|| {
             let mut waiters = self.queue.lock().finish(self.batch.blocks[number]);
             waiters.retain(|waiter| waiter.completion.begin_writing());
             waiters
         });
-        waiters.iter().flat_map(|waiter| &waiter.wants).cloned().collect()
+        waiters.iter().map(|waiter| waiter.part(origin)).collect()
     }
 
     /// Tells those who wait for block `number` what became of it.
@@ -107,8 +108,10 @@ impl OnTheWay {
         let repeating = shared.repeating(&opened);
         let others = shared.open_repeated(&opened, &repeating);
         let (todo, order) = shared.plan(of_archive, &opened, &others, &repeating);
-        let claim = &mut |number: usize| deliveries.claim(numbers[order[number]]);
-        let flight = lane.begin(&todo, claim);
+        let parts_of = &mut |number: usize, origin: &dyn Fn(u32) -> Origin| {
+            deliveries.parts(numbers[order[number]], origin)
+        };
+        let flight = lane.begin(&todo, parts_of);
         drop(todo);
         let mut opened: Vec<_> = numbers.into_iter().zip(opened).map(Some).collect();
         let wanted = order.into_iter().filter_map(|number| opened[number].take()).collect();
@@ -132,8 +135,8 @@ impl OnTheWay {
             let outcome = match (&result, outcome) {
                 (Ok(()), Outcome::Done) => Ok(()),
                 (Ok(()), Outcome::Left) => {
-                    let wants = &mut || deliveries.claim(number);
-                    shared.decode_on_cpu(&in_hand, &queue, lane, wants)
+                    let parts = || deliveries.parts(number, &Origin::Raw);
+                    shared.decode_on_cpu(&in_hand, &queue, lane, parts)
                 }
                 (Ok(()), Outcome::Unread(error)) => Err(error.into()),
                 (Err(error), _) => Err(queue.device_error(error.clone())),
@@ -172,11 +175,11 @@ impl Shared {
         in_hand: &InHand,
         queue: &DeviceQueue,
         lane: &mut Lane<'_>,
-        wants: &mut dyn FnMut() -> Vec<Want>,
+        parts: impl FnOnce() -> Vec<MovedPart>,
     ) -> Result<(), ArchiveError> {
         let contents = self.loader.decode_padded(in_hand);
         let contents = contents.map_err(|error| self.loader.error(error))?;
-        let put = lane.put((queue.block_len, queue.kind), &contents, &wants());
+        let put = lane.put((queue.block_len, queue.kind), &contents, &mut parts());
         put.map_err(|error| queue.device_error(error))
     }
 }

@@ -5,13 +5,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::completion::{Claim, Completion};
 use super::destination::{Destination, RangeRead};
-use super::device_queue::wanted;
+use super::device_queue::DeviceWaiter;
 use super::error::ArchiveError;
 use super::options::{ArchiveOptions, ReadOptions};
 use super::shared::Shared;
 use crate::access::cache::CacheStatistics;
-use crate::access::device::{DeviceMemory, DeviceSliceMut, SlicePlace, Workers};
+use crate::access::device::Workers;
 use crate::access::sources::{Source, Traffic, Uri};
 use crate::process::PerProcess;
 use crate::stream::block::Placement;
@@ -133,35 +134,28 @@ impl Archive {
         options: &ReadOptions,
     ) -> Result<(), ArchiveError> {
         let shared = self.shared()?;
-        let mut placements = Vec::new();
+        let claim = Claim(Arc::new(Completion::new(0)));
+        let mut on_host = Vec::new();
         let mut on_devices: Vec<(&Arc<Workers>, Vec<_>)> = Vec::new();
         for (number, read) in reads.iter().enumerate() {
-            shared.check_read(&read.range, read.destination.len())?;
+            shared.check_read(read)?;
             let own = shared.loader.layout.placements(read.range.clone(), number);
-            let Destination::Device(DeviceSliceMut {
-                place: SlicePlace::Device { memory, buffer, start },
-                ..
-            }) = &read.destination
-            else {
-                placements.extend(own);
+            let Some((workers, buffer, start)) = read.destination.on_device() else {
+                on_host.extend(own);
                 continue;
             };
-            let Some(workers) = memory.workers() else { continue };
-            let own = own.map(|placement| wanted(placement, buffer, *start));
+            let own = own.map(|one| DeviceWaiter::new(one, buffer, start, &claim.0));
             match on_devices.iter_mut().find(|(known, _)| Arc::ptr_eq(known, workers)) {
-                Some((_, wants)) => wants.extend(own),
+                Some((_, waiters)) => waiters.extend(own),
                 None => on_devices.push((workers, own.collect())),
             }
         }
-        let mut claims = Vec::new();
-        for (workers, wants) in on_devices {
-            claims.push(shared.request_on(workers, wants, options)?);
+        for (workers, mut waiters) in on_devices {
+            waiters.sort_by_key(|waiter| waiter.block);
+            shared.queue_on(workers, waiters, options.priority)?;
         }
-        Self::read_on_host(shared, placements, reads, options)?;
-        for claim in claims {
-            claim.wait(options)?;
-        }
-        Ok(())
+        Self::read_on_host(shared, on_host, reads, options)?;
+        claim.wait(options).map(drop)
     }
 
     /// Reads those parts whose destinations are host memory.
@@ -222,25 +216,6 @@ impl Archive {
         let placements = shared.loader.layout.placements(range, 0);
         shared.load_ahead(placements.map(|placement| placement.block));
         Ok(())
-    }
-
-    /// Makes everything that reads into `memory` need, so that later ones compile and allocate nothing: with a kernel
-    /// running on the device they could wait for it.
-    ///
-    /// # Errors
-    /// As for [`Self::read`].
-    pub(crate) fn prepare_on(&self, memory: &DeviceMemory) -> Result<(), ArchiveError> {
-        let Some(workers) = memory.workers() else { return Ok(()) };
-        let shared = self.shared()?;
-        let scratch = memory.allocate(shared.batch_bytes(workers));
-        let mut scratch = scratch.map_err(|error| {
-            let device = workers.core().device().limits().name.clone();
-            ArchiveError::Device { device, error }
-        })?;
-        match DeviceSliceMut::from(&mut scratch).place {
-            SlicePlace::Device { buffer, start, .. } => shared.prepare_on(workers, buffer, start),
-            SlicePlace::Host(_) => Ok(()),
-        }
     }
 
     /// What the archive has done so far in this process.

@@ -8,6 +8,7 @@ use std::sync::{Arc, MutexGuard};
 use std::thread;
 
 use super::completion::{Claim, Completion};
+use super::destination::RangeRead;
 use super::device_queue::DeviceQueue;
 use super::error::ArchiveError;
 use super::load::{Loader, Page};
@@ -118,9 +119,9 @@ impl Shared {
     }
 
     /// Checks that a range lies within the contents, and is as long as its destination.
-    pub(super) fn check_read(&self, range: &Range<u64>, found: u64) -> Result<(), ArchiveError> {
-        self.check(range)?;
-        let wanted = range.end - range.start;
+    pub(super) fn check_read(&self, read: &RangeRead<'_>) -> Result<(), ArchiveError> {
+        self.check(&read.range)?;
+        let (wanted, found) = (read.range.end - read.range.start, read.destination.len());
         if wanted != found {
             return Err(ArchiveError::DestinationLength { wanted, found });
         }

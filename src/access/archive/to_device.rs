@@ -1,23 +1,100 @@
-//! Brings blocks of an archive to the memory of a device.
+//! Brings blocks of an archive to the memory of a device: for callers that wait, and for those that are called back.
 
 use std::sync::Arc;
 
 use super::completion::{Claim, Completion};
-use super::device_queue::{DeviceQueue, DeviceWaiter, of_blocks, waiters};
+use super::destination::RangeRead;
+use super::device_queue::{DeviceQueue, DeviceWaiter};
 use super::error::ArchiveError;
 use super::on_the_way::OnTheWay;
-use super::options::{Priority, ReadOptions};
+use super::options::Priority;
 use super::queue::Limits;
+use super::reader::Archive;
 use super::shared::Shared;
-use crate::access::device::{Land, Lane, OnDevice, Requests, Run, Taken, Want, Workers};
+use crate::access::device::{
+    DeviceBuffer, DeviceMemory, Land, Lane, OnDevice, Place, Requests, Run, Taken, Workers,
+};
 use crate::gpu::device::DeviceError;
-use crate::stream::block::{BlockId, Placement};
 
 /// The batches of an archive that are begun without a wait for more blocks.
 const FREE_BATCHES: u32 = 3;
 
 /// So many blocks are queued before workers are told of them.
 const QUEUED_AT_ONCE: usize = 256;
+
+impl Archive {
+    /// Begins reads into buffers of `memory`, and returns. When nothing writes to the buffer of a read any more, any
+    /// thread calls the function that stands beside the read, with its first error. The caller keeps the buffer until
+    /// then.
+    pub(crate) fn read_in_background<F>(
+        &self,
+        memory: &DeviceMemory,
+        reads: Vec<(RangeRead<'_>, F)>,
+    ) where
+        F: FnOnce(Result<(), ArchiveError>) + Send + 'static,
+    {
+        let found = self.shared().and_then(|shared| {
+            let other = || shared.internal("a background read into host memory");
+            Ok((shared, memory.workers().ok_or_else(other)?))
+        });
+        let (shared, workers) = match found {
+            Ok(found) => found,
+            Err(error) => return reads.into_iter().for_each(|(_, done)| done(Err(error.clone()))),
+        };
+        let (mut waiters, mut completions) = (Vec::new(), Vec::with_capacity(reads.len()));
+        for (read, done) in reads {
+            let (buffer, start) = match shared.check_background(workers, &read) {
+                Ok(_) if read.range.is_empty() => {
+                    done(Ok(()));
+                    continue;
+                }
+                Ok(place) => place,
+                Err(error) => {
+                    done(Err(error));
+                    continue;
+                }
+            };
+            let completion = Arc::new(Completion::calling(Box::new(done)));
+            let placements = shared.loader.layout.placements(read.range.clone(), 0);
+            waiters
+                .extend(placements.map(|one| DeviceWaiter::new(one, buffer, start, &completion)));
+            completions.push(completion);
+        }
+        if let Err(error) = shared.queue_on(workers, waiters, Priority::Normal) {
+            for completion in completions {
+                completion.fail(error.clone());
+            }
+        }
+    }
+
+    /// Makes everything that reads into `memory` need, so that later ones compile and allocate nothing: with a kernel
+    /// running on the device they could wait for it. Each worker decodes batches of the first blocks, up to a whole one.
+    ///
+    /// # Errors
+    /// As for [`Self::read`].
+    pub(crate) fn prepare_on(&self, memory: &DeviceMemory) -> Result<(), ArchiveError> {
+        let Some(workers) = memory.workers() else { return Ok(()) };
+        let shared = Arc::clone(self.shared()?);
+        let queue = shared.device_queue(workers);
+        let layout = &shared.loader.layout;
+        let bytes = layout.len().min(queue.max_batch as u64 * layout.max_block_size());
+        let scratch = memory.allocate(bytes).map_err(|error| queue.device_error(error))?;
+        let on = Arc::clone(workers);
+        let prepare = move |lane: &mut Lane<'_>| {
+            // A queue of the worker's own, so that it gets these blocks.
+            let queue = Arc::new(DeviceQueue::new(&on, &shared.loader.layout));
+            lane.prepare(&queue.tasks, queue.block_len, queue.kind)?;
+            // What is compiled depends on how many blocks there are in a batch.
+            let mut count = 1;
+            while shared.bring_first(&queue, count, lane, &scratch)? {
+                count = (2 * count).min(queue.max_batch);
+            }
+            Ok(())
+        };
+        let prepared = workers.on_each_lane(move |lane| lane.prepared(&prepare));
+        prepared.map_err(|error| queue.device_error(error))
+    }
+}
 
 /// An archive's blocks that are wanted in the memory of one device.
 struct OfArchive {
@@ -67,17 +144,17 @@ impl Requests for OfArchive {
 }
 
 impl Shared {
-    /// Asks for the blocks of `wanted`, which have the memory of `workers` as their destination, each with its place.
-    pub(super) fn request_on(
-        self: &Arc<Self>,
+    /// Checks a background read, and returns the buffer that it goes to, and where it begins there.
+    fn check_background<'r>(
+        &self,
         workers: &Arc<Workers>,
-        wanted: Vec<(BlockId, Want)>,
-        options: &ReadOptions,
-    ) -> Result<Claim<()>, ArchiveError> {
-        let wanted = of_blocks(wanted);
-        let claim = Claim(Arc::new(Completion::new(wanted.len())));
-        self.queue_on(workers, waiters(wanted, &claim.0), options.priority)?;
-        Ok(claim)
+        read: &'r RangeRead<'_>,
+    ) -> Result<(&'r Arc<OnDevice>, u64), ArchiveError> {
+        self.check_read(read)?;
+        match read.destination.on_device() {
+            Some((own, buffer, start)) if Arc::ptr_eq(own, workers) => Ok((buffer, start)),
+            _ => Err(self.internal("a background read into other memory")),
+        }
     }
 
     /// Queues blocks for those who wait for them, and wakes workers.
@@ -87,7 +164,7 @@ impl Shared {
     pub(super) fn queue_on(
         self: &Arc<Self>,
         workers: &Arc<Workers>,
-        waiters: impl IntoIterator<Item = (BlockId, DeviceWaiter)>,
+        waiters: impl IntoIterator<Item = DeviceWaiter>,
         priority: Priority,
     ) -> Result<(), ArchiveError> {
         let queue = self.device_queue(workers);
@@ -96,8 +173,8 @@ impl Shared {
         loop {
             let mut queued = queue.lock();
             let mut count = 0;
-            for (block, waiter) in waiters.by_ref().take(QUEUED_AT_ONCE) {
-                queued.want(block, priority, Some(waiter));
+            for waiter in waiters.by_ref().take(QUEUED_AT_ONCE) {
+                queued.want(waiter.block, priority, Some(waiter));
                 count += 1;
             }
             drop(queued);
@@ -111,54 +188,22 @@ impl Shared {
         }
     }
 
-    /// The bytes of contents of a whole batch of `workers`, at most.
-    pub(super) fn batch_bytes(&self, workers: &Arc<Workers>) -> u64 {
-        let queue = self.device_queue(workers);
-        self.loader.layout.len().min(queue.max_batch as u64 * self.loader.layout.max_block_size())
-    }
-
-    /// Makes each of `workers` decode batches of this archive's first blocks, up to a whole one, to byte `at` of
-    /// `scratch`. So it has all that it needs.
-    pub(super) fn prepare_on(
-        self: &Arc<Self>,
-        workers: &Arc<Workers>,
-        scratch: &Arc<OnDevice>,
-        at: u64,
-    ) -> Result<(), ArchiveError> {
-        let (shared, scratch, on) = (Arc::clone(self), Arc::clone(scratch), Arc::clone(workers));
-        let prepare = move |lane: &mut Lane<'_>| {
-            // A queue of the worker's own, so that it gets these blocks.
-            let queue = Arc::new(DeviceQueue::new(&on, &shared.loader.layout));
-            lane.prepare(&queue.tasks, queue.block_len, queue.kind)?;
-            // What is compiled depends on how many blocks there are in a batch.
-            let mut count = 1;
-            while shared.bring_first(&queue, count, lane, (&scratch, at))? {
-                count = (2 * count).min(queue.max_batch);
-            }
-            Ok(())
-        };
-        let prepared = workers.on_each_lane(move |lane| lane.prepared(&prepare));
-        prepared.map_err(|error| self.device_queue(workers).device_error(error))
-    }
-
-    /// Brings the first `count` blocks to byte `at` of a buffer. Returns whether there are more blocks, and a batch can
-    /// have more.
+    /// Brings the first `count` blocks to the beginning of `scratch`. Returns whether there are more blocks, and a batch
+    /// can have more.
     fn bring_first(
         self: &Arc<Self>,
         queue: &Arc<DeviceQueue>,
         count: usize,
         lane: &mut Lane<'_>,
-        (buffer, at): (&Arc<OnDevice>, u64),
+        scratch: &DeviceBuffer,
     ) -> Result<bool, DeviceError> {
-        let claim = Claim(Arc::new(Completion::new(count)));
+        let Place::Device { buffer, start } = &scratch.place else { return Ok(false) };
+        let claim = Claim(Arc::new(Completion::new(0)));
         let mut placements = self.loader.layout.placements(0..self.loader.layout.len(), 0);
         let mut queued = queue.lock();
-        for (slot, Placement { block, within, at: from, .. }) in
-            placements.by_ref().take(count).enumerate()
-        {
-            let want = Want { within, buffer: Arc::clone(buffer), at: at + from as u64 };
-            let (completion, wants) = (Arc::clone(&claim.0), vec![want]);
-            queued.want(block, Priority::High, Some(DeviceWaiter { completion, slot, wants }));
+        for placement in placements.by_ref().take(count) {
+            let waiter = DeviceWaiter::new(placement, buffer, *start, &claim.0);
+            queued.want(waiter.block, Priority::High, Some(waiter));
         }
         let limits =
             Limits { only_urgent: false, max_blocks: usize::MAX, max_batch: queue.max_batch };

@@ -5,21 +5,10 @@ use std::sync::Arc;
 
 use super::batches::{BatchKind, Key};
 use super::kept::{KeptSources, OwnBytes, SourceId};
-use super::on_device::OnDevice;
 use crate::access::sources::SourceError;
 use crate::format::BlockHeader;
 use crate::gpu::coder::{DecodedBlock, MovedPart, Origin};
 use crate::pipeline::modules::FrameModules;
-
-/// A part of a block's contents that somebody wants, and where.
-#[derive(Clone)]
-pub(in crate::access) struct Want {
-    /// Bytes of the contents.
-    pub(in crate::access) within: Range<usize>,
-    pub(in crate::access) buffer: Arc<OnDevice>,
-    /// Offset in that buffer.
-    pub(in crate::access) at: u64,
-}
 
 /// A block that a lane decodes.
 pub(in crate::access) struct LaneBlock<'w> {
@@ -79,37 +68,28 @@ impl LaneBatch<'_> {
     }
 }
 
-/// Tells what is wanted of the block with this number. From the first call on it may be written there.
-pub(in crate::access) type Claim<'w> = dyn FnMut(usize) -> Vec<Want> + 'w;
+/// Returns the parts to move of the block with this number, given where each byte of its contents is found. From the
+/// first call on they may be written.
+pub(in crate::access) type PartsOf<'p> =
+    dyn FnMut(usize, &dyn Fn(u32) -> Origin) -> Vec<MovedPart> + 'p;
 
-/// Where a byte of a block's contents is to be found.
-pub(super) type OriginOf<'o> = dyn Fn(u32) -> Origin + 'o;
-
-/// The parts to move of the block with a number.
-pub(super) type PartsOf<'s> = dyn FnMut(usize, &OriginOf<'_>) -> Vec<MovedPart> + 's;
-
-/// Blocks on their way to decoders.
+/// Blocks that a lane sends to decoders.
 pub(super) struct Sending<'s, 'w> {
     /// The most bytes of contents of any block of the batch.
     pub(super) block_len: u32,
     pub(super) kind: BatchKind,
     pub(super) blocks: &'s [LaneBlock<'w>],
-    /// What the block with a number is decoded for.
-    pub(super) purpose: &'s dyn Fn(usize) -> Purpose,
-    /// The parts of its contents to move, each from the origin of its first byte.
-    pub(super) parts_of: &'s mut PartsOf<'s>,
-    /// The decoder that they go to, if they are pieces of blocks to restore.
-    pub(super) restorer: Option<Key>,
+    /// If they are sources of blocks to restore: the number of that group, and the decoder that their pieces go to.
+    pub(super) restoring: Option<(usize, Key)>,
 }
 
-/// The part that somebody wants of a block, with the origin of its first byte.
-pub(super) fn part_of(want: &Want, origin: &OriginOf<'_>) -> MovedPart {
-    MovedPart {
-        origin: origin(want.within.start as u32),
-        bytes: want.within.len() as u32,
-        buffer: want.buffer.id(),
-        buffer_end: want.buffer.end(),
-        at: want.at,
+impl Sending<'_, '_> {
+    /// What block `number` is decoded for.
+    pub(super) fn purpose(&self, number: usize) -> Purpose {
+        match self.restoring {
+            None => Purpose::Wanted(number),
+            Some((group, _)) => Purpose::Group(group),
+        }
     }
 }
 
@@ -127,7 +107,8 @@ pub(in crate::access) enum Outcome {
 pub(in crate::access) struct Flight {
     /// What has become of each wanted block so far.
     outcomes: Vec<Outcome>,
-    pub(super) submitted: Vec<Submitted>,
+    /// The blocks that each decoder has in hand, in its order.
+    pub(super) submitted: Vec<(Key, Vec<Submitted>)>,
     groups: Vec<Group>,
 }
 
@@ -141,14 +122,8 @@ struct Group {
     own: Vec<(SourceId, Arc<OwnBytes>)>,
 }
 
-/// Blocks that a decoder has in hand.
+/// A block that a decoder has in hand.
 pub(super) struct Submitted {
-    pub(super) key: Key,
-    pub(super) blocks: Vec<Sent>,
-}
-
-/// One of them.
-pub(super) struct Sent {
     pub(super) purpose: Purpose,
     pub(super) payload_crc: u32,
     pub(super) content_crc: u32,
@@ -194,8 +169,9 @@ impl Flight {
     }
 
     /// Notes what a decoder says of the blocks that it had in hand; nothing of blocks that were only moved.
-    pub(super) fn note(&mut self, blocks: Vec<Sent>, decoded: &[DecodedBlock]) {
-        for (number, Sent { purpose, payload_crc, content_crc }) in blocks.into_iter().enumerate() {
+    pub(super) fn note(&mut self, blocks: Vec<Submitted>, decoded: &[DecodedBlock]) {
+        for (number, block) in blocks.into_iter().enumerate() {
+            let Submitted { purpose, payload_crc, content_crc } = block;
             let is_right = decoded.get(number).is_none_or(|decoded| {
                 let found = (decoded.payload_crc, decoded.content_crc);
                 decoded.is_decoded && !decoded.is_filtered && found == (payload_crc, content_crc)

@@ -5,13 +5,11 @@ use std::ops::Range;
 
 use super::batches::{BatchKind, Key};
 use super::core::Core;
-use super::flight::{
-    Claim, Flight, LaneBatch, OriginOf, Outcome, Purpose, Sending, Sent, Submitted, Want, part_of,
-};
+use super::flight::{Flight, LaneBatch, Outcome, PartsOf, Sending, Submitted};
 use super::payload::{Seen, task_of};
 use super::readers;
 use crate::format::{BlockHeader, Method, Pipeline};
-use crate::gpu::coder::{CoderError, Origin, RangeDecoder, RangeTask, RawBlock};
+use crate::gpu::coder::{CoderError, MovedPart, Origin, RangeDecoder, RangeTask, RawBlock};
 use crate::gpu::device::shared_queue::SharedQueue;
 use crate::gpu::device::{Device, DeviceError, Queue};
 use crate::pipeline::modules::FrameModules;
@@ -57,22 +55,16 @@ impl<'c> Lane<'c> {
     pub(in crate::access) fn begin(
         &mut self,
         batch: &LaneBatch<'_>,
-        claim: &mut Claim<'_>,
+        parts_of: &mut PartsOf<'_>,
     ) -> Result<Flight, DeviceError> {
         let mut flight = Flight::new(batch);
-        let LaneBatch { block_len, kind, blocks, restored, .. } = batch;
-        self.as_memory_permits(0..blocks.len(), &mut |lane, range| {
-            let purpose = &Purpose::Wanted;
-            let parts_of = &mut |number: usize, origin: &OriginOf<'_>| {
-                claim(number).iter().map(|want| part_of(want, origin)).collect()
-            };
-            let numbers: Vec<_> = range.collect();
-            let (block_len, kind, restorer) = (*block_len, *kind, None);
-            let sending = &mut Sending { block_len, kind, blocks, purpose, parts_of, restorer };
-            lane.send(&numbers, sending, &mut flight)
+        let LaneBatch { block_len, kind, ref blocks, ref restored, .. } = *batch;
+        let sending = Sending { block_len, kind, blocks, restoring: None };
+        self.as_memory_permits(0..blocks.len(), |lane, range| {
+            lane.send(&range.collect::<Vec<_>>(), &sending, parts_of, &mut flight)
         })?;
-        self.as_memory_permits(0..restored.len(), &mut |lane, range| {
-            lane.restore(batch, range, claim, &mut flight)
+        self.as_memory_permits(0..restored.len(), |lane, range| {
+            lane.restore(batch, range, parts_of, &mut flight)
         })?;
         Ok(flight)
     }
@@ -85,7 +77,7 @@ impl<'c> Lane<'c> {
     fn as_memory_permits(
         &mut self,
         range: Range<usize>,
-        submit: &mut Submit<'_, Self>,
+        mut submit: impl FnMut(&mut Self, Range<usize>) -> Result<(), CoderError>,
     ) -> Result<(), DeviceError> {
         let mut most = range.len();
         let mut begin = range.start;
@@ -139,7 +131,7 @@ impl<'c> Lane<'c> {
 
     /// Waits for what decoders have in hand.
     fn collect(&mut self, flight: &mut Flight) -> Result<(), CoderError> {
-        for Submitted { key, blocks } in std::mem::take(&mut flight.submitted) {
+        for (key, blocks) in std::mem::take(&mut flight.submitted) {
             let decoder = self.decoders.iter_mut().find(|(own, _)| *own == key);
             let Some((_, decoder)) = decoder else { continue };
             let decoded = decoder.wait()?;
@@ -152,7 +144,8 @@ impl<'c> Lane<'c> {
     pub(super) fn send(
         &mut self,
         numbers: &[usize],
-        sending: &mut Sending<'_, '_>,
+        sending: &Sending<'_, '_>,
+        parts_of: &mut PartsOf<'_>,
         flight: &mut Flight,
     ) -> Result<(), CoderError> {
         let core = self.core;
@@ -171,8 +164,8 @@ impl<'c> Lane<'c> {
             for some in of_frame.flat_map(|numbers| numbers.chunks(most)) {
                 let key = (task, block_len, most as u32);
                 let submitted = self
-                    .reserve_decoder(key, flight, sending.restorer)
-                    .and_then(|()| self.run_decoder(key, some, sending, flight));
+                    .reserve_decoder(key, flight, sending.restoring.map(|(_, key)| key))
+                    .and_then(|()| self.run_decoder(key, some, sending, parts_of, flight));
                 if submitted.is_err() {
                     self.drop_all(flight);
                 }
@@ -191,7 +184,7 @@ impl<'c> Lane<'c> {
     ) -> Result<(), CoderError> {
         // A new decoder may take the place of one that is busy.
         let is_known = self.decoders.iter().any(|(own, _)| *own == key);
-        if !is_known || flight.submitted.iter().any(|submitted| submitted.key == key) {
+        if !is_known || flight.submitted.iter().any(|(own, _)| *own == key) {
             self.collect(flight)?;
         }
         self.make_decoder(key, kept)
@@ -202,7 +195,8 @@ impl<'c> Lane<'c> {
         &mut self,
         key: Key,
         some: &[usize],
-        sending: &mut Sending<'_, '_>,
+        sending: &Sending<'_, '_>,
+        parts_of: &mut PartsOf<'_>,
         flight: &mut Flight,
     ) -> Result<(), CoderError> {
         let blocks = sending.blocks;
@@ -211,7 +205,7 @@ impl<'c> Lane<'c> {
         let padded = |at: &usize| u64::from(blocks[*at].header.payload_len).next_multiple_of(16);
         let bytes = some.iter().map(padded).sum::<u64>();
         if bytes > decoder.room() {
-            return self.run_halves(key, some, sending, flight);
+            return self.run_halves(key, some, sending, parts_of, flight);
         }
         let modules = blocks[first].modules;
         decoder.set_modules(modules.map_or(&[], FrameModules::on_devices));
@@ -241,7 +235,7 @@ impl<'c> Lane<'c> {
                 Ok(Some(seen)) => seen,
                 Ok(None) => continue,
                 Err(error) => {
-                    flight.note_unread((sending.purpose)(at), error);
+                    flight.note_unread(sending.purpose(at), error);
                     continue;
                 }
             };
@@ -259,12 +253,12 @@ impl<'c> Lane<'c> {
         }
         if !self.is_open && !decoder.runs_at_once(&raws)? {
             // Fewer blocks may need less.
-            return self.run_halves(key, some, sending, flight);
+            return self.run_halves(key, some, sending, parts_of, flight);
         }
         let mut parts = Vec::new();
         for (number, &(at, raw, Seen { first, .. })) in uploaded.iter().enumerate() {
             let method = blocks[at].header.method;
-            parts.extend((sending.parts_of)(at, &|from| match method {
+            parts.extend(parts_of(at, &|from| match method {
                 Method::Store => Origin::Raw(raw + from),
                 Method::Fill => Origin::Fill(first),
                 Method::Lz77 | Method::Bwt => Origin::Contents(number as u32, from),
@@ -273,10 +267,9 @@ impl<'c> Lane<'c> {
         decoder.submit(&raws, &mut parts)?;
         let sent = |(at, ..): (usize, u32, Seen)| {
             let BlockHeader { payload_crc, content_crc, .. } = blocks[at].header;
-            Sent { purpose: (sending.purpose)(at), payload_crc, content_crc }
+            Submitted { purpose: sending.purpose(at), payload_crc, content_crc }
         };
-        let blocks = uploaded.into_iter().map(sent).collect();
-        flight.submitted.push(Submitted { key, blocks });
+        flight.submitted.push((key, uploaded.into_iter().map(sent).collect()));
         Ok(())
     }
 
@@ -285,20 +278,21 @@ impl<'c> Lane<'c> {
         &mut self,
         key: Key,
         some: &[usize],
-        sending: &mut Sending<'_, '_>,
+        sending: &Sending<'_, '_>,
+        parts_of: &mut PartsOf<'_>,
         flight: &mut Flight,
     ) -> Result<(), CoderError> {
         let (before, after) = some.split_at(some.len() / 2);
         if before.is_empty() {
             return Ok(());
         }
-        self.run_decoder(key, before, sending, flight)?;
+        self.run_decoder(key, before, sending, parts_of, flight)?;
         self.collect(flight)?;
-        self.run_decoder(key, after, sending, flight)
+        self.run_decoder(key, after, sending, parts_of, flight)
     }
 
-    /// Moves what is wanted of a block to its place, whose contents the CPU has decoded. Their length is a multiple of
-    /// 4.
+    /// Uploads contents that the CPU has decoded, whose length is a multiple of 4, and moves `parts` of them to their
+    /// places.
     ///
     /// # Errors
     /// Fails if the device does.
@@ -306,7 +300,7 @@ impl<'c> Lane<'c> {
         &mut self,
         (block_len, kind): (u32, BatchKind),
         contents: &[u8],
-        wants: &[Want],
+        parts: &mut [MovedPart],
     ) -> Result<(), DeviceError> {
         let failed = |error| match error {
             CoderError::Device(error) => error,
@@ -322,10 +316,9 @@ impl<'c> Lane<'c> {
         }
         .map_err(failed)?;
         let Some((_, decoder)) = self.decoders.front_mut() else { return Ok(()) };
-        let mut parts: Vec<_> = wants.iter().map(|want| part_of(want, &Origin::Raw)).collect();
         let fill = &mut |into: &mut [u8]| into.copy_from_slice(contents);
         let uploaded = decoder.upload_with(0, (contents.len(), 0), fill);
-        let placed = uploaded.and_then(|()| decoder.submit(&[], &mut parts));
+        let placed = uploaded.and_then(|()| decoder.submit(&[], parts));
         let done = placed.and_then(|()| decoder.wait());
         if done.is_err() {
             self.settle();
@@ -435,7 +428,7 @@ impl<'c> Lane<'c> {
             }
         }
         // The CPU's blocks go through this.
-        self.put((block_len, kind), &[0; 4], &[])
+        self.put((block_len, kind), &[0; 4], &mut [])
     }
 
     /// Whether it holds no memory.
@@ -459,9 +452,6 @@ impl<'c> Lane<'c> {
 /// What is done with blocks that have a payload.
 const TASKS: [RangeTask; 3] =
     [RangeTask::Decode(Pipeline::Lzf), RangeTask::Decode(Pipeline::Bwt), RangeTask::Move];
-
-/// Begins to decode some blocks of a batch, by their numbers.
-type Submit<'s, L> = dyn FnMut(&mut L, Range<usize>) -> Result<(), CoderError> + 's;
 
 impl Drop for Lane<'_> {
     fn drop(&mut self) {

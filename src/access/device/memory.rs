@@ -154,16 +154,16 @@ impl fmt::Debug for DeviceMemory {
 /// A buffer that archives can be read into: see [`DeviceMemory`].
 pub struct DeviceBuffer {
     memory: DeviceMemory,
-    pub(super) place: Place,
+    pub(in crate::access) place: Place<Vec<u8>>,
     len: u64,
 }
 
-/// Where the bytes of a buffer are.
-pub(super) enum Place {
-    Host(Vec<u8>),
+/// Where the bytes of a buffer, or of a part of one, are.
+pub(in crate::access) enum Place<H> {
+    Host(H),
     Device {
         buffer: Arc<OnDevice>,
-        /// Where the caller's bytes begin.
+        /// Where the bytes begin in the device's buffer.
         start: u64,
     },
 }
@@ -248,8 +248,8 @@ impl DeviceBuffer {
         if range.start > range.end || range.end > self.len {
             return None;
         }
-        let place = SlicePlace::Device { memory: &self.memory, buffer, start: start + range.start };
-        Some(DeviceSliceMut { place, len: range.end - range.start })
+        let place = Place::Device { buffer: Arc::clone(buffer), start: start + range.start };
+        Some(DeviceSliceMut { memory: &self.memory, place, len: range.end - range.start })
     }
 
     /// A new buffer in the same memory, with the same bytes.
@@ -334,28 +334,21 @@ impl fmt::Debug for DeviceBuffer {
 
 /// A part of a [`DeviceBuffer`], as a destination.
 pub struct DeviceSliceMut<'a> {
-    pub(in crate::access) place: SlicePlace<'a>,
+    memory: &'a DeviceMemory,
+    pub(in crate::access) place: Place<&'a mut [u8]>,
     len: u64,
-}
-
-pub(in crate::access) enum SlicePlace<'a> {
-    Host(&'a mut [u8]),
-    Device {
-        memory: &'a DeviceMemory,
-        buffer: &'a Arc<OnDevice>,
-        /// Offset in the buffer of the device.
-        start: u64,
-    },
 }
 
 impl<'a> From<&'a mut DeviceBuffer> for DeviceSliceMut<'a> {
     fn from(buffer: &'a mut DeviceBuffer) -> Self {
         let DeviceBuffer { memory, place, len } = buffer;
         let place = match place {
-            Place::Host(bytes) => SlicePlace::Host(bytes),
-            Place::Device { buffer, start } => SlicePlace::Device { memory, buffer, start: *start },
+            Place::Host(bytes) => Place::Host(&mut bytes[..]),
+            Place::Device { buffer, start } => {
+                Place::Device { buffer: Arc::clone(buffer), start: *start }
+            }
         };
-        Self { place, len: *len }
+        Self { memory, place, len: *len }
     }
 }
 
@@ -374,16 +367,25 @@ impl DeviceSliceMut<'_> {
     pub fn split_at_mut(self, mid: u64) -> Option<(Self, Self)> {
         let rest = self.len.checked_sub(mid)?;
         let (first, second) = match self.place {
-            SlicePlace::Host(bytes) => {
+            Place::Host(bytes) => {
                 let (first, second) = bytes.split_at_mut_checked(mid as usize)?;
-                (SlicePlace::Host(first), SlicePlace::Host(second))
+                (Place::Host(first), Place::Host(second))
             }
-            SlicePlace::Device { memory, buffer, start } => (
-                SlicePlace::Device { memory, buffer, start },
-                SlicePlace::Device { memory, buffer, start: start + mid },
+            Place::Device { buffer, start } => (
+                Place::Device { buffer: Arc::clone(&buffer), start },
+                Place::Device { buffer, start: start + mid },
             ),
         };
-        Some((Self { place: first, len: mid }, Self { place: second, len: rest }))
+        let memory = self.memory;
+        Some((Self { memory, place: first, len: mid }, Self { memory, place: second, len: rest }))
+    }
+
+    /// The workers of the device's memory, its buffer there, and where the slice begins in it; `None` for host memory.
+    pub(in crate::access) fn on_device(&self) -> Option<(&Arc<Workers>, &Arc<OnDevice>, u64)> {
+        match &self.place {
+            Place::Host(_) => None,
+            Place::Device { buffer, start } => Some((self.memory.workers()?, buffer, *start)),
+        }
     }
 }
 

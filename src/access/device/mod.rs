@@ -39,9 +39,9 @@ mod tests;
 mod workers;
 
 pub(super) use batches::BatchKind;
-pub(super) use flight::{Flight, LaneBatch, LaneBlock, Outcome, Piece, RestoredBlock, Want};
+pub(super) use flight::{Flight, LaneBatch, LaneBlock, Outcome, Piece, RestoredBlock};
 pub(super) use lane::Lane;
-pub(super) use memory::SlicePlace;
+pub(super) use memory::Place;
 pub use memory::{DeviceBuffer, DeviceMemory, DeviceSliceMut};
 pub(super) use on_device::OnDevice;
 pub use options::DeviceMemoryOptions;

@@ -9,8 +9,7 @@ use std::ops::Range;
 
 use super::batches::{BatchKind, Key};
 use super::flight::{
-    Claim, Flight, LaneBatch, LaneBlock, OriginOf, Piece, Purpose, RestoredBlock, Sending, Sent,
-    Submitted, part_of,
+    Flight, LaneBatch, LaneBlock, PartsOf, Piece, Purpose, RestoredBlock, Sending, Submitted,
 };
 use super::lane::{Lane, unprepared};
 use crate::gpu::coder::{CoderError, MovedPart, Origin, RangeDecoder, RangeTask, RawBlock};
@@ -57,7 +56,7 @@ impl Lane<'_> {
         &mut self,
         batch: &LaneBatch<'_>,
         range: Range<usize>,
-        claim: &mut Claim<'_>,
+        parts_of: &mut PartsOf<'_>,
         flight: &mut Flight,
     ) -> Result<(), CoderError> {
         let most = self.core.batch_of(RangeTask::Restore, batch.block_len, batch.kind);
@@ -67,7 +66,7 @@ impl Lane<'_> {
         let key = (RangeTask::Restore, batch.block_len, most);
         for start in range.clone().step_by(most as usize) {
             let some = start..range.end.min(start + most as usize);
-            self.restore_group(key, batch, some, claim, flight)?;
+            self.restore_group(key, batch, some, parts_of, flight)?;
         }
         Ok(())
     }
@@ -79,7 +78,7 @@ impl Lane<'_> {
         key: Key,
         batch: &LaneBatch<'_>,
         some: Range<usize>,
-        claim: &mut Claim<'_>,
+        parts_of: &mut PartsOf<'_>,
         flight: &mut Flight,
     ) -> Result<(), CoderError> {
         self.reserve_decoder(key, flight, None)?;
@@ -117,20 +116,18 @@ impl Lane<'_> {
         let alone = batch.blocks.len();
         let members = alone + some.start..alone + some.end;
         let group = flight.add_group(members, numbers.len(), own.into_values().collect());
-        let purpose = &|_| Purpose::Group(group);
-        let parts_of = &mut |number: usize, origin: &OriginOf<'_>| {
+        let pieces_of = &mut |number: usize, origin: &dyn Fn(u32) -> Origin| {
             let first = all.partition_point(|placed| placed.source < number);
             let of_source = all[first..].iter().take_while(|placed| placed.source == number);
             of_source
                 .map(|placed| MovedPart { origin: origin(placed.from), ..placed.part })
                 .collect()
         };
-        let (block_len, blocks, restorer) = (batch.block_len, &batch.sources[..], Some(key));
-        let kind = BatchKind::Sources;
-        let sending = &mut Sending { block_len, kind, blocks, purpose, parts_of, restorer };
+        let (block_len, blocks, restoring) = (batch.block_len, &batch.sources, Some((group, key)));
+        let sending = Sending { block_len, kind: BatchKind::Sources, blocks, restoring };
         let restored = self
-            .send(&numbers, sending, flight)
-            .and_then(|()| self.submit_restored(key, batch, some, claim, flight));
+            .send(&numbers, &sending, pieces_of, flight)
+            .and_then(|()| self.submit_restored(key, batch, some, parts_of, flight));
         if restored.is_err() {
             self.drop_all(flight);
             flight.drop_group();
@@ -144,7 +141,7 @@ impl Lane<'_> {
         key: Key,
         batch: &LaneBatch<'_>,
         some: Range<usize>,
-        claim: &mut Claim<'_>,
+        parts_of: &mut PartsOf<'_>,
         flight: &mut Flight,
     ) -> Result<(), CoderError> {
         let (mut raws, mut parts, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
@@ -153,9 +150,9 @@ impl Lane<'_> {
             raws.push(RawBlock { content_len: restored.content_len, ..RawBlock::default() });
             let number = batch.blocks.len() + number;
             let origin = |from| Origin::Contents(slot, from);
-            parts.extend(claim(number).iter().map(|want| part_of(want, &origin)));
+            parts.extend(parts_of(number, &origin));
             let (purpose, content_crc) = (Purpose::Wanted(number), restored.content_crc);
-            blocks.push(Sent { purpose, payload_crc: 0, content_crc });
+            blocks.push(Submitted { purpose, payload_crc: 0, content_crc });
         }
         let Some((_, decoder)) = self.decoders.iter_mut().find(|(own, _)| *own == key) else {
             return Ok(());
@@ -164,7 +161,7 @@ impl Lane<'_> {
             return Err(CoderError::Device(unprepared()));
         }
         decoder.submit(&raws, &mut parts)?;
-        flight.submitted.push(Submitted { key, blocks });
+        flight.submitted.push((key, blocks));
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use super::{
     local_archive_of, memory_of,
 };
 use crate::Options;
-use crate::access::{Archive, ArchiveError, BackgroundRead};
+use crate::access::{Archive, ArchiveError, RangeRead};
 use crate::gpu::tests::faulty::Fault;
 use crate::gpu::tests::testing::each_static_device;
 
@@ -21,11 +21,9 @@ fn read_all(archive: &Archive, buffer: &DeviceBuffer, ranges: &[Range<u64>]) -> 
     let (done, is_done) = mpsc::channel();
     let read = |(number, range): (usize, &Range<u64>)| {
         let done = done.clone();
-        BackgroundRead {
-            range: range.clone(),
-            destination: buffer.part(range.clone()).unwrap(),
-            done: Box::new(move |outcome| done.send((number, outcome)).unwrap()),
-        }
+        let destination = buffer.part(range.clone()).unwrap();
+        let read = RangeRead::new(range.clone(), destination);
+        (read, move |outcome| done.send((number, outcome)).unwrap())
     };
     archive.read_in_background(buffer.memory(), ranges.iter().enumerate().map(read).collect());
     drop(done);
@@ -116,14 +114,9 @@ fn reads_end_after_their_archive() {
         source.is_held.store(true, Ordering::Relaxed);
         let (done, is_done) = mpsc::channel();
         let own = Arc::clone(&buffer);
-        archive.read_in_background(
-            &memory,
-            vec![BackgroundRead {
-                range: 0..400_000,
-                destination: buffer.part(0..400_000).unwrap(),
-                done: Box::new(move |outcome| done.send((outcome, own)).unwrap()),
-            }],
-        );
+        let read = RangeRead::new(0..400_000, buffer.part(0..400_000).unwrap());
+        let read = (read, move |outcome| done.send((outcome, own)).unwrap());
+        archive.read_in_background(&memory, vec![read]);
         drop((archive, memory, buffer));
         source.is_held.store(false, Ordering::Relaxed);
         let (outcome, buffer) = is_done.recv_timeout(PATIENCE).unwrap();
