@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pz::SeekableReader;
-use pz::access::{Archive, ArchiveError, DeviceBuffer as Buffer, RangeRead, ReadOptions};
+use pz::access::{ArchiveError, Destination, DeviceBuffer as Buffer};
+use pz::{DecodeOptions, SeekableReader};
 
 use crate::archive::open_archive;
 use crate::arguments::{Keywords, decode_options};
@@ -46,14 +46,11 @@ pub fn load<'py>(
         (_, Some(Target::Own(buffer))) => !matches!(buffer.get().place(), Place::Host),
         (_, target) => matches!(target, Some(Target::OnDevice(_))),
     };
-    let mut opened = if is_on_device {
-        Opened::Archive(Box::new(open_archive(py, &source, &options)?))
-    } else {
-        let open = || SeekableReader::open(Arc::clone(&source.file), &options);
-        let reader = py.detach(|| source.reading(open));
-        Opened::Reader(Box::new(reader.map_err(|why| raise(py, why))?), &source)
+    let mut contents = match is_on_device {
+        true => Contents::for_device(py, &source, &options)?,
+        false => Contents::for_host(py, &source, &options)?,
     };
-    let len = opened.len();
+    let len = contents.len;
     let range = start.unwrap_or(0)..stop.unwrap_or(len);
     if range.start > range.end || range.end > len {
         let Range { start, end } = range;
@@ -80,7 +77,7 @@ pub fn load<'py>(
         }
         (None, None) => return Err(PyTypeError::new_err("there is no destination")),
     };
-    fill(py, &source, &mut opened, range, &mut target, stream)?;
+    contents.read_into(py, range, &mut target, stream)?;
     match (out, target) {
         (None, Target::Own(buffer)) => Ok(buffer.into_any()),
         (Some(out), _) => Ok(out.clone()),
@@ -88,86 +85,80 @@ pub fn load<'py>(
     }
 }
 
-/// The reader of the contents.
-enum Opened<'a> {
-    Archive(Box<Archive>),
-    /// For host memory: decodes straight into place.
-    Reader(Box<SeekableReader<pz::ReadAtCursor>>, &'a Source),
+/// The contents of a file, and what reads a range of them into memory, without the interpreter's lock.
+struct Contents<'s> {
+    source: &'s Source,
+    len: u64,
+    read: Box<Read<'s>>,
 }
 
-impl Opened<'_> {
-    fn len(&self) -> u64 {
-        match self {
-            Self::Archive(archive) => archive.len(),
-            Self::Reader(reader, _) => reader.len(),
-        }
+type Read<'s> = dyn FnMut(Range<u64>, Destination<'_>) -> Result<(), ArchiveError> + Send + 's;
+
+impl<'s> Contents<'s> {
+    /// Opens a file whose contents go to the memory of a device.
+    fn for_device(py: Python<'_>, source: &'s Source, options: &DecodeOptions) -> PyResult<Self> {
+        let archive = open_archive(py, source, options)?;
+        let len = archive.len();
+        let read = move |range, destination: Destination<'_>| archive.read_into(range, destination);
+        Ok(Self { source, len, read: Box::new(read) })
     }
 
-    /// Reads into host memory.
-    fn read_host(&mut self, range: Range<u64>, mut bytes: &mut [u8]) -> Result<(), Failure> {
-        match self {
-            Self::Archive(archive) => archive.read_into(range, bytes).map_err(Failure::Archive),
-            Self::Reader(reader, source) => {
-                let read = source.reading(|| reader.copy_range(range, &mut bytes));
-                read.map_err(Failure::Format)
-            }
-        }
+    /// Opens a file whose contents go to host memory. Decodes them straight into place.
+    fn for_host(py: Python<'_>, source: &'s Source, options: &DecodeOptions) -> PyResult<Self> {
+        let open = || SeekableReader::open(Arc::clone(&source.file), options);
+        let mut reader = py.detach(|| source.reading(open)).map_err(|why| raise(py, why))?;
+        let len = reader.len();
+        let read = move |range, destination: Destination<'_>| {
+            let read = source.reading(|| match destination {
+                Destination::Host(mut bytes) => reader.copy_range(range, &mut bytes),
+                _ => Err(pz::Error::Internal { what: "a device is loaded without an archive" }),
+            });
+            let format = |why| ArchiveError::Format { uri: String::new(), error: Arc::new(why) };
+            read.map_err(format)
+        };
+        Ok(Self { source, len, read: Box::new(read) })
     }
 
-    fn read_buffer(&mut self, range: Range<u64>, buffer: &mut Buffer) -> Result<(), Failure> {
-        if let Some(bytes) = buffer.as_bytes_mut() {
-            return self.read_host(range, bytes);
-        }
-        match self {
-            Self::Archive(archive) => {
-                let mut read = [RangeRead::new(range, buffer)];
-                archive.read(&mut read, &ReadOptions::new()).map_err(Failure::Archive)
+    /// Reads a range into `target`.
+    fn read_into(
+        &mut self,
+        py: Python<'_>,
+        range: Range<u64>,
+        target: &mut Target<'_>,
+        stream: Option<u64>,
+    ) -> PyResult<()> {
+        let read = &mut self.read;
+        let done = match target {
+            Target::Own(buffer) => {
+                let buffer = buffer.get();
+                if let (Place::Device(memory, _), Some(stream)) = (buffer.place(), stream) {
+                    wait_for(py, memory, buffer.place().name(), stream)?;
+                }
+                buffer.with(py, |buffer| read(range, destination(buffer)))?
             }
-            Self::Reader(..) => Err(Failure::Format(pz::Error::Internal {
-                what: "a device's buffer is read into without an archive",
-            })),
-        }
+            Target::Output(output) => {
+                let bytes = output.bytes();
+                py.detach(|| read(range, bytes.into()))
+            }
+            Target::Tensor(tensor) => {
+                // SAFETY: it is writable host memory. As with every buffer, the caller must keep other threads from
+                // using it meanwhile.
+                let bytes = unsafe { tensor.bytes_mut() };
+                py.detach(|| read(range, bytes.into()))
+            }
+            Target::OnDevice(tensor) => {
+                let mut buffer = imported_after(py, tensor, stream)?;
+                py.detach(|| read(range, destination(&mut buffer)))
+            }
+        };
+        done.map_err(|why| self.source.archive_error(py, why))
     }
 }
 
-enum Failure {
-    Format(pz::Error),
-    Archive(ArchiveError),
-}
-
-fn fill(
-    py: Python<'_>,
-    source: &Source,
-    opened: &mut Opened<'_>,
-    range: Range<u64>,
-    target: &mut Target<'_>,
-    stream: Option<u64>,
-) -> PyResult<()> {
-    let done = match target {
-        Target::Own(buffer) => {
-            let buffer = buffer.get();
-            if let (Place::Device(memory, _), Some(stream)) = (buffer.place(), stream) {
-                wait_for(py, memory, buffer.place().name(), stream)?;
-            }
-            buffer.with(py, |buffer| opened.read_buffer(range, buffer))?
-        }
-        Target::Output(output) => {
-            let bytes = output.bytes();
-            py.detach(|| opened.read_host(range, bytes))
-        }
-        Target::Tensor(tensor) => {
-            // SAFETY: it is writable host memory. As with every buffer, the caller must keep other threads from using
-            // it meanwhile.
-            let bytes = unsafe { tensor.bytes_mut() };
-            py.detach(|| opened.read_host(range, bytes))
-        }
-        Target::OnDevice(tensor) => {
-            let mut buffer = imported_after(py, tensor, stream)?;
-            py.detach(|| opened.read_buffer(range, &mut buffer))
-        }
-    };
-    done.map_err(|failure| match failure {
-        Failure::Format(why) => raise(py, why),
-        Failure::Archive(why) => source.archive_error(py, why),
-    })
+/// A buffer as a destination: its bytes if they are in host memory.
+fn destination(buffer: &mut Buffer) -> Destination<'_> {
+    match buffer.as_bytes().is_some() {
+        true => buffer.as_bytes_mut().unwrap_or_default().into(),
+        false => buffer.into(),
+    }
 }
