@@ -12,6 +12,7 @@ use crate::format::{BlockHeader, Method, Pipeline};
 use crate::gpu::coder::{CoderError, MovedPart, Origin, RangeDecoder, RangeTask, RawBlock};
 use crate::gpu::device::shared_queue::SharedQueue;
 use crate::gpu::device::{Device, DeviceError, Queue};
+use crate::pipeline::gpu_engine::AfterError;
 use crate::pipeline::modules::FrameModules;
 
 /// Decoders of a worker, kept from batch to batch. While one lane's batch is decoded, the worker's other one reads the
@@ -39,6 +40,14 @@ const SMALL: u64 = 1 << 20;
 
 pub(super) fn unprepared() -> DeviceError {
     DeviceError::Unsupported("a kernel is running, and this was not prepared before".into())
+}
+
+/// The device's own error, or what it declines.
+fn device_error(error: CoderError) -> DeviceError {
+    match error {
+        CoderError::Device(error) => error,
+        CoderError::Plan(error) => DeviceError::Unsupported(error.to_string()),
+    }
 }
 
 impl<'c> Lane<'c> {
@@ -83,20 +92,18 @@ impl<'c> Lane<'c> {
         let mut begin = range.start;
         while begin < range.end {
             let end = range.end.min(begin + most);
-            match submit(self, begin..end) {
-                Err(CoderError::Device(DeviceError::OutOfMemory { .. })) => {
-                    self.release();
-                    if end - begin > 1 {
-                        most = (end - begin) / 2;
-                        continue;
+            if let Err(error) = submit(self, begin..end) {
+                match AfterError::of(&error, (end - begin) as u32) {
+                    AfterError::Halved(half) => {
+                        self.release();
+                        if half > 0 {
+                            most = half as usize;
+                            continue;
+                        }
                     }
+                    AfterError::Declined => {}
+                    AfterError::Broken => return Err(device_error(error)),
                 }
-                Err(CoderError::Device(
-                    DeviceError::Unsupported(_) | DeviceError::Build { .. },
-                ))
-                | Err(CoderError::Plan(_))
-                | Ok(()) => {}
-                Err(CoderError::Device(error)) => return Err(error),
             }
             begin = end;
         }
@@ -302,10 +309,6 @@ impl<'c> Lane<'c> {
         contents: &[u8],
         parts: &mut [MovedPart],
     ) -> Result<(), DeviceError> {
-        let failed = |error| match error {
-            CoderError::Device(error) => error,
-            CoderError::Plan(error) => DeviceError::Unsupported(error.to_string()),
-        };
         let most = self.core.batch_of(RangeTask::Move, block_len, kind).max(1);
         let key = |blocks| (RangeTask::Move, block_len, blocks);
         match self.make_decoder(key(most), None) {
@@ -314,7 +317,7 @@ impl<'c> Lane<'c> {
             }
             made => made,
         }
-        .map_err(failed)?;
+        .map_err(device_error)?;
         let Some((_, decoder)) = self.decoders.front_mut() else { return Ok(()) };
         let fill = &mut |into: &mut [u8]| into.copy_from_slice(contents);
         let uploaded = decoder.upload_with(0, (contents.len(), 0), fill);
@@ -323,7 +326,7 @@ impl<'c> Lane<'c> {
         if done.is_err() {
             self.settle();
         }
-        done.map(drop).map_err(failed)
+        done.map(drop).map_err(device_error)
     }
 
     /// After an error: drops all decoders, when what they have in hand has ended.

@@ -1,6 +1,32 @@
 //! The size of batches after a device has run out of memory.
 
 use super::Kind;
+use crate::gpu::coder::CoderError;
+use crate::gpu::device::DeviceError;
+
+/// What follows after a device failed to do a batch.
+pub(crate) enum AfterError {
+    /// It ran out of memory. The next batches have at most this many blocks; at 0, it has no memory for even one.
+    Halved(u32),
+    /// It declines the work, however short a batch is.
+    Declined,
+    /// It can no longer be used.
+    Broken,
+}
+
+impl AfterError {
+    /// What follows after a batch of `blocks` blocks ended with `error`.
+    pub(crate) fn of(error: &CoderError, blocks: u32) -> Self {
+        match error {
+            CoderError::Device(DeviceError::OutOfMemory { .. }) => Self::Halved(blocks / 2),
+            CoderError::Plan(_)
+            | CoderError::Device(DeviceError::Unsupported(_) | DeviceError::Build { .. }) => {
+                Self::Declined
+            }
+            CoderError::Device(_) => Self::Broken,
+        }
+    }
+}
 
 /// Limits the batches of one kind of work after the device ran out of memory.
 ///

@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+pub(crate) use self::batch_limit::AfterError;
 use self::batch_limit::BatchLimit;
 pub(super) use self::batch_limit::MAX_PATIENCE;
 use super::cpu::CpuEngine;
@@ -23,7 +24,7 @@ use crate::codec::filter::Filter;
 use crate::codec::{Codec, Recipe};
 use crate::format::{Method, Pipeline};
 use crate::gpu::coder::{BlockTask, CallerBuffers, CoderError, Decoder, Encoder, StageTime};
-use crate::gpu::device::{Device, DeviceError};
+use crate::gpu::device::Device;
 use crate::gpu::model::plan::{PlanError, Shape};
 use crate::gpu::stages::forward_filter::Passes;
 use crate::gpu::stages::pipelines;
@@ -236,24 +237,20 @@ impl<'d> GpuEngine<'d> {
             };
             self.set_coder(&mut state, Coder::None, shape);
             let limit = state.limits.iter_mut().find(|limit| limit.kind == kind);
-            let max_blocks = match (&error, limit) {
-                (CoderError::Device(DeviceError::OutOfMemory { .. }), Some(limit)) => {
+            let max_blocks = match (AfterError::of(&error, blocks), limit) {
+                (AfterError::Halved(_), Some(limit)) => {
                     limit.had_no_memory(blocks);
                     limit.blocks
                 }
-                (CoderError::Device(DeviceError::OutOfMemory { .. }), None) => {
-                    Self::set_limit(&mut state, BatchLimit::new(kind, blocks / 2));
-                    blocks / 2
+                (AfterError::Halved(half), None) => {
+                    Self::set_limit(&mut state, BatchLimit::new(kind, half));
+                    half
                 }
-                (
-                    CoderError::Plan(_)
-                    | CoderError::Device(DeviceError::Unsupported(_) | DeviceError::Build { .. }),
-                    _,
-                ) => {
+                (AfterError::Declined, _) => {
                     Self::set_limit(&mut state, BatchLimit::declined(kind));
                     0
                 }
-                (CoderError::Device(_), _) => {
+                (AfterError::Broken, _) => {
                     state.broken = Some(error.to_string());
                     self.note_line(&format!("{error}: blocks go to the CPU"));
                     return;

@@ -9,7 +9,8 @@ use super::job::{Job, PIECES};
 use crate::access::device::core::Core;
 use crate::clock::Instant;
 use crate::gpu::coder::CoderError;
-use crate::gpu::device::{DeviceError, HostMemory};
+use crate::gpu::device::HostMemory;
+use crate::pipeline::gpu_engine::AfterError;
 
 /// Brings the batches of a thread to the device and back, one after another:
 ///
@@ -156,8 +157,10 @@ impl<'a> Slot<'a> {
         }
         *coder = None;
         core.trim();
-        let has_memory = !matches!(error, CoderError::Device(DeviceError::OutOfMemory { .. }));
-        self.most = if has_memory { 0 } else { self.most / 2 };
+        self.most = match AfterError::of(error, self.most) {
+            AfterError::Halved(half) => half,
+            AfterError::Declined | AfterError::Broken => 0,
+        };
     }
 }
 
