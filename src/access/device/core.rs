@@ -1,17 +1,81 @@
 //! A device with all that decoding on it needs, whatever threads work on it.
 
+use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use super::batches::{BatchKind, Batches, Key};
 use super::kept::KeptSources;
-use super::options::DeviceMemoryOptions;
-use crate::gpu::coder::{RangeDecoder, RangeTask};
+use crate::gpu::coder::{RangeDecoder, RangeTask, max_blocks};
 use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{Api, BufferId, Device, DeviceError, budget_now};
 use crate::process::Owner;
 use crate::sync::Mutex;
+
+/// How much of a device archives use. The setters chain.
+///
+/// ```
+/// use pz::access::DeviceMemoryOptions;
+/// let options = DeviceMemoryOptions::new().workers(8).batch(32 << 20);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceMemoryOptions {
+    pub(super) memory: Option<u64>,
+    pub(super) workers: usize,
+    pub(super) batch: Option<u64>,
+    pub(super) idle: Duration,
+    pub(super) only_prepared: bool,
+}
+
+impl DeviceMemoryOptions {
+    /// The default share of the device's memory, a worker for each core but at most 16, or 8 with OpenCL, batches of
+    /// 32 MiB, with WebGPU of 128 MiB unless blocks repeat others, and 30 seconds until idle memory is given back.
+    pub fn new() -> Self {
+        let idle = Duration::from_secs(30);
+        Self { memory: None, workers: 0, batch: None, idle, only_prepared: false }
+    }
+
+    /// Sets the most bytes of device memory that decoders take, besides the buffers that hold results.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = Some(bytes);
+        self
+    }
+
+    /// Sets how many threads read payloads and submit them, each with a batch of its own; 0 is the default.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// Sets how long workers keep decoders, device memory and pinned memory when there is nothing to do. The next read
+    /// then makes them again, which takes some milliseconds.
+    pub fn idle(mut self, time: Duration) -> Self {
+        self.idle = time;
+        self
+    }
+
+    /// Sets the most bytes of contents that a batch has, but at least one block. Each worker takes several times as
+    /// much device memory, and pinned host memory for the payloads.
+    pub fn batch(mut self, bytes: u64) -> Self {
+        self.batch = Some(bytes);
+        self
+    }
+
+    /// Loads and allocates nothing but in [`Archive::prepare_on`](crate::access::Archive): for a device on which a
+    /// kernel runs that does not end by itself. What was not prepared, the CPU decodes. Workers never give back what
+    /// was prepared: they could not make it again, and giving it back would wait for the kernel.
+    pub(crate) fn only_prepared(mut self) -> Self {
+        self.only_prepared = true;
+        self
+    }
+}
+
+impl Default for DeviceMemoryOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 /// A device and the memory that work on it shares.
 pub(in crate::access) struct Core {
@@ -25,7 +89,10 @@ pub(in crate::access) struct Core {
     depth: usize,
     /// Device memory of a lane's decoders, in bytes.
     lane_budget: u64,
-    batches: Batches,
+    /// Bytes of contents of a batch, if that is not the default.
+    batch: Option<u64>,
+    /// What [`Self::batch_of`] has found.
+    batches: Mutex<HashMap<(RangeTask, u32, BatchKind), u32>>,
     /// How long threads keep what they do not use.
     idle: Duration,
     /// Whether lanes load and allocate only while they are being prepared.
@@ -45,6 +112,33 @@ const DEPTH: usize = 2;
 const MIN_BUDGET: u64 = 512 << 20;
 /// The part of the memory in which own bytes are kept.
 const KEPT: u64 = 8;
+
+/// What kind of batch blocks belong to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::access) enum BatchKind {
+    /// Blocks of an archive in which none repeats others.
+    Plain,
+    /// Blocks of an archive in which some do.
+    Repeating,
+    /// What such blocks repeat.
+    Sources,
+}
+
+/// The most blocks of a batch.
+const MAX_BATCH: u64 = 1024;
+/// Bytes of contents of a batch by default.
+const BATCH: u64 = 32 << 20;
+/// The same of plain blocks on a device with a single queue. A batch of any length takes some milliseconds there.
+const BATCH_OF_ONE_QUEUE: u64 = 128 << 20;
+/// The most batches of plain blocks that are on their way at once to a device with a single queue: while one is
+/// decoded, others are read.
+const BATCHES_OF_ONE_QUEUE: usize = 4;
+/// How many times as many bytes the sources of a batch may have that are decoded at once. Copies with small changes
+/// have two to three: the own bytes of a block, and the two blocks that most of it lies in.
+const SOURCES: u64 = 4;
+
+/// What a decoder was made for: its task, length of the longest block, and blocks.
+pub(super) type Key = (RangeTask, u32, u32);
 
 impl Core {
     pub(super) fn new(device: Arc<dyn Device>, options: &DeviceMemoryOptions) -> Arc<Self> {
@@ -70,7 +164,8 @@ impl Core {
             workers,
             depth,
             lane_budget: (budget - to_keep) / (workers * depth) as u64,
-            batches: Batches::new(options.batch),
+            batch: options.batch,
+            batches: Mutex::default(),
             idle: options.idle,
             only_prepared: options.only_prepared,
             process: Owner::here(),
@@ -137,9 +232,17 @@ impl Core {
         self.workers * self.depth
     }
 
-    /// The most batches of this kind that are on their way at once.
+    /// The most batches of this kind that are on their way at once: all lanes, or as many as the device has use for.
     pub(in crate::access) fn at_once(&self, kind: BatchKind) -> usize {
-        self.lanes().min(Batches::at_once(self.device.limits(), kind))
+        match self.should_be_long(kind) {
+            true => self.lanes().min(BATCHES_OF_ONE_QUEUE),
+            false => self.lanes(),
+        }
+    }
+
+    /// Whether batches of this kind should be few and long.
+    fn should_be_long(&self, kind: BatchKind) -> bool {
+        kind == BatchKind::Plain && self.device.limits().has_one_queue()
     }
 
     /// The most blocks of up to `block_len` bytes that a lane decodes at once, as the costs of the kernels predict; 0
@@ -150,7 +253,25 @@ impl Core {
         block_len: u32,
         kind: BatchKind,
     ) -> u32 {
-        self.batches.of(self.device.limits(), self.lane_budget, (task, block_len, kind))
+        let mut known = self.batches.lock();
+        let found = known.entry((task, block_len, kind));
+        *found.or_insert_with(|| self.find_batch(task, block_len, kind))
+    }
+
+    fn find_batch(&self, task: RangeTask, block_len: u32, kind: BatchKind) -> u32 {
+        let limits = self.device.limits();
+        let Ok(cost) = RangeDecoder::cost_of_block(limits, task, block_len) else { return 0 };
+        let usual = if self.should_be_long(kind) { BATCH_OF_ONE_QUEUE } else { BATCH };
+        let bytes = self.batch.unwrap_or(usual);
+        let bytes = if kind == BatchKind::Sources { SOURCES * bytes } else { bytes };
+        let wanted = (bytes / u64::from(block_len.max(1))).clamp(1, MAX_BATCH);
+        // Blocks to restore and their sources are in memory together.
+        let with_sources = kind == BatchKind::Sources || task == RangeTask::Restore;
+        let shares = if with_sources { 2 } else { 1 };
+        let in_memory = self.lane_budget / shares / cost.memory.max(1);
+        let in_buffer = limits.max_buffer / cost.largest_buffer.max(1);
+        let counted = u64::from(max_blocks(block_len));
+        wanted.min(in_memory).min(in_buffer).min(counted) as u32
     }
 
     /// Allocates a buffer for a caller. It does not count as memory of decoders.

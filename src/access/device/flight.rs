@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::batches::{BatchKind, Key};
+use super::core::{BatchKind, Key};
 use super::kept::{KeptSources, OwnBytes, SourceId};
 use crate::access::sources::SourceError;
 use crate::format::BlockHeader;

@@ -3,11 +3,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::batches::{BatchKind, Key};
-use super::core::Core;
+use super::core::{BatchKind, Core, Key};
 use super::flight::{Flight, LaneBatch, Outcome, PartsOf, Sending, Submitted};
-use super::payload::{Seen, task_of};
-use super::readers;
+use super::payload::{self, Seen, task_of};
 use crate::format::{BlockHeader, Method, Pipeline};
 use crate::gpu::coder::{CoderError, MovedPart, Origin, RangeDecoder, RangeTask, RawBlock};
 use crate::gpu::device::shared_queue::SharedQueue;
@@ -228,7 +226,7 @@ impl<'c> Lane<'c> {
             }
             let (run, others) = left.split_at(count);
             decoder.upload_with(at, (bytes as usize, ahead as usize), &mut |memory| {
-                seen.extend(readers::read(memory, blocks, run));
+                seen.extend(payload::read(memory, blocks, run));
             })?;
             at += bytes;
             left = others;

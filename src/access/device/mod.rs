@@ -13,36 +13,31 @@
 //!   allocation, so the same program runs without a device.
 //! - `compress` goes the other way: what lies in a buffer is encoded there, and only payloads cross the bus.
 //! - `core` is that device with its memory, whatever works on it; `workers` are its threads. Each has two lanes
-//!   (`lane`), which take turns: it takes a batch of blocks (`batches` tells how long one is), reads their payloads,
+//!   (`lane`), which take turns: it takes a batch of blocks (`core` tells how long one is), reads their payloads,
 //!   and submits them. While one lane's batch is decoded, the worker reads the other's. Few threads call the driver
-//!   then, in which threads wait for each other. One that has to wait reads for others (`readers`).
+//!   then, in which threads wait for each other. One that has to wait reads for others (`payload`).
 //! - `flight` has a batch and what becomes of its blocks. Blocks with distant matches are put together on the device
 //!   (`restore`), from own bytes of which it keeps some (`kept`).
 //!
 //! The device checks what it decoded by the same checksums as the CPU. The CPU decodes what the device declines or gets
 //! wrong, and says what is wrong with a damaged block; its result is uploaded.
 
-mod batches;
 mod compress;
 mod core;
 mod flight;
 mod kept;
 mod lane;
 mod memory;
-mod on_device;
-mod options;
 mod payload;
-mod readers;
 mod restore;
 #[cfg(test)]
 mod tests;
 mod workers;
 
-pub(super) use batches::BatchKind;
+pub(super) use self::core::BatchKind;
+pub use self::core::DeviceMemoryOptions;
 pub(super) use flight::{Flight, LaneBatch, LaneBlock, Outcome, Piece, RestoredBlock};
 pub(super) use lane::Lane;
-pub(super) use memory::Place;
 pub use memory::{DeviceBuffer, DeviceMemory, DeviceSliceMut};
-pub(super) use on_device::OnDevice;
-pub use options::DeviceMemoryOptions;
+pub(super) use memory::{OnDevice, Place};
 pub(super) use workers::{Land, Requests, Run, Taken, Workers};

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::batches::{BatchKind, Key};
+use super::core::{BatchKind, Key};
 use super::flight::{
     Flight, LaneBatch, LaneBlock, PartsOf, Piece, Purpose, RestoredBlock, Sending, Submitted,
 };

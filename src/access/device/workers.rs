@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 use rayon::ThreadPoolBuilder;
 
 use super::compress::Encoders;
-use super::core::Core;
+use super::core::{Core, DeviceMemoryOptions};
 use super::lane::Lane;
-use super::options::DeviceMemoryOptions;
-use super::readers;
+use super::payload;
 use crate::gpu::device::{Device, DeviceError};
 use crate::sync::{Condvar, Mutex};
 
@@ -324,7 +323,7 @@ impl Workers {
 fn help_until(mut is_done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_done() && begun.elapsed() < PATIENCE {
-        if !readers::help() {
+        if !payload::help() {
             thread::sleep(NAP);
         }
     }

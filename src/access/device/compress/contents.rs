@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::access::device::on_device::OnDevice;
+use crate::access::device::memory::OnDevice;
 use crate::gpu::device::BufferId;
 use crate::stream::ReadAt;
 
