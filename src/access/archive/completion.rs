@@ -126,10 +126,19 @@ impl<T> Completion<T> {
             done(outcome);
         }
     }
+}
 
+/// A caller's end of a completion. Blocks for which it was dropped are not loaded. Dropping it waits until nothing
+/// writes to the caller's memory any more.
+pub(super) struct Claim<T>(pub(super) Arc<Completion<T>>);
+
+impl<T> Claim<T> {
     /// Waits until everything is delivered, and returns it in the order of the slots.
-    fn wait(&self, options: &ReadOptions) -> Result<Vec<T>, ArchiveError> {
-        let mut progress = self.lock();
+    ///
+    /// # Errors
+    /// The first error that was delivered, and those of a caller that gives up.
+    pub(super) fn wait(&self, options: &ReadOptions) -> Result<Vec<T>, ArchiveError> {
+        let mut progress = self.0.lock();
         loop {
             if let Some(error) = progress.error.clone() {
                 return Err(error);
@@ -146,24 +155,10 @@ impl<T> Completion<T> {
             }
             let look = options.cancel.is_some().then_some(LOOK);
             progress = match left.into_iter().chain(look).min() {
-                None => self.changed.wait(progress),
-                Some(time) => self.changed.wait_timeout(progress, time).0,
+                None => self.0.changed.wait(progress),
+                Some(time) => self.0.changed.wait_timeout(progress, time).0,
             };
         }
-    }
-}
-
-/// A caller's end of a completion. Blocks for which it was dropped are not loaded. Dropping it waits until nothing
-/// writes to the caller's memory any more.
-pub(super) struct Claim<T>(pub(super) Arc<Completion<T>>);
-
-impl<T> Claim<T> {
-    /// Waits until everything is delivered, and returns it in the order of the slots.
-    ///
-    /// # Errors
-    /// The first error that was delivered, and those of a caller that gives up.
-    pub(super) fn wait(&self, options: &ReadOptions) -> Result<Vec<T>, ArchiveError> {
-        self.0.wait(options)
     }
 }
 

@@ -128,7 +128,7 @@ impl DeviceQueue {
     }
 
     pub(super) fn device_error(&self, error: DeviceError) -> ArchiveError {
-        let device = self.workers.core().device().limits().name.clone();
+        let device = self.workers.core().device.limits().name.clone();
         ArchiveError::Device { device, error }
     }
 }

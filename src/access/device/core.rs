@@ -1,7 +1,7 @@
 //! A device with all that decoding on it needs, whatever threads work on it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -80,23 +80,19 @@ impl Default for DeviceMemoryOptions {
 /// A device and the memory that work on it shares.
 pub(in crate::access) struct Core {
     /// The device behind the pool, for the buffers of callers.
-    device: Arc<dyn Device>,
-    pool: Arc<Pool<Arc<dyn Device>>>,
+    pub(in crate::access) device: Arc<dyn Device>,
+    pub(super) pool: Arc<Pool<Arc<dyn Device>>>,
     /// Own bytes that blocks may repeat.
-    kept: KeptSources,
-    workers: usize,
+    pub(super) kept: KeptSources,
+    pub(super) options: DeviceMemoryOptions,
+    /// How many threads bring blocks to the device.
+    pub(super) workers: usize,
     /// The lanes of a worker: one reads while another decodes.
-    depth: usize,
+    pub(super) depth: usize,
     /// Device memory of a lane's decoders, in bytes.
-    lane_budget: u64,
-    /// Bytes of contents of a batch, if that is not the default.
-    batch: Option<u64>,
+    pub(super) lane_budget: u64,
     /// What [`Self::batch_of`] has found.
     batches: Mutex<HashMap<(RangeTask, u32, BatchKind), u32>>,
-    /// How long threads keep what they do not use.
-    idle: Duration,
-    /// Whether lanes load and allocate only while they are being prepared.
-    only_prepared: bool,
     process: Owner,
     /// Why the device is not used any more.
     failed: Mutex<Option<DeviceError>>,
@@ -164,31 +160,16 @@ impl Core {
             workers,
             depth,
             lane_budget: (budget - to_keep) / (workers * depth) as u64,
-            batch: options.batch,
+            options: *options,
             batches: Mutex::default(),
-            idle: options.idle,
-            only_prepared: options.only_prepared,
             process: Owner::here(),
             failed: Mutex::default(),
         })
     }
 
-    pub(in crate::access) fn device(&self) -> &Arc<dyn Device> {
-        &self.device
-    }
-
-    pub(super) fn pool(&self) -> &Pool<Arc<dyn Device>> {
-        &self.pool
-    }
-
     /// The most bytes of device memory to take.
     pub(super) fn budget(&self) -> u64 {
         self.lane_budget * self.lanes() as u64
-    }
-
-    /// Own bytes that blocks may repeat.
-    pub(super) fn kept(&self) -> &KeptSources {
-        &self.kept
     }
 
     /// Gives idle device memory back.
@@ -197,34 +178,10 @@ impl Core {
         self.pool.trim();
     }
 
-    /// Device memory of a lane's decoders, in bytes.
-    pub(super) fn lane_budget(&self) -> u64 {
-        self.lane_budget
-    }
-
     /// Device memory of a decoder, in bytes, as the costs of the kernels predict.
     pub(super) fn memory_of(&self, (task, block_len, blocks): Key) -> u64 {
         let cost = RangeDecoder::cost_of_block(self.device.limits(), task, block_len);
         cost.map_or(0, |cost| cost.memory * u64::from(blocks))
-    }
-
-    /// How long threads keep what they do not use.
-    pub(super) fn idle(&self) -> Duration {
-        self.idle
-    }
-
-    pub(super) fn only_prepared(&self) -> bool {
-        self.only_prepared
-    }
-
-    /// How many threads bring blocks to the device.
-    pub(super) fn workers(&self) -> usize {
-        self.workers
-    }
-
-    /// How many lanes each of them has.
-    pub(super) fn depth(&self) -> usize {
-        self.depth
     }
 
     /// How many batches can be on their way.
@@ -262,7 +219,7 @@ impl Core {
         let limits = self.device.limits();
         let Ok(cost) = RangeDecoder::cost_of_block(limits, task, block_len) else { return 0 };
         let usual = if self.should_be_long(kind) { BATCH_OF_ONE_QUEUE } else { BATCH };
-        let bytes = self.batch.unwrap_or(usual);
+        let bytes = self.options.batch.unwrap_or(usual);
         let bytes = if kind == BatchKind::Sources { SOURCES * bytes } else { bytes };
         let wanted = (bytes / u64::from(block_len.max(1))).clamp(1, MAX_BATCH);
         // Blocks to restore and their sources are in memory together.
@@ -296,13 +253,9 @@ impl Core {
         self.process.is_here()
     }
 
-    fn failed(&self) -> MutexGuard<'_, Option<DeviceError>> {
-        self.failed.lock()
-    }
-
     /// Notes that the device can no longer be used.
     pub(super) fn fail(&self, error: DeviceError) {
-        self.failed().get_or_insert(error);
+        self.failed.lock().get_or_insert(error);
     }
 
     /// Checks that the device can be used.
@@ -311,6 +264,6 @@ impl Core {
     /// Fails if it has failed before, or if this process is a fork of the one that opened it.
     pub(in crate::access) fn check(&self) -> Result<(), DeviceError> {
         self.check_process()?;
-        self.failed().clone().map_or(Ok(()), Err)
+        self.failed.lock().clone().map_or(Ok(()), Err)
     }
 }

@@ -50,7 +50,7 @@ fn device_error(error: CoderError) -> DeviceError {
 
 impl<'c> Lane<'c> {
     pub(super) fn new(core: &'c Core) -> Self {
-        let is_open = !core.only_prepared();
+        let is_open = !core.options.only_prepared;
         Self { core, queue: None, decoders: VecDeque::new(), is_open }
     }
 
@@ -131,7 +131,7 @@ impl<'c> Lane<'c> {
                 }
             }
         }
-        Ok(flight.end(self.core.kept()))
+        Ok(flight.end(&self.core.kept))
     }
 
     /// Waits for what decoders have in hand.
@@ -355,9 +355,9 @@ impl<'c> Lane<'c> {
         }
         let core = self.core;
         let (task, block_len, blocks) = key;
-        let most = if core.only_prepared() { MAX_PREPARED } else { MAX_DECODERS };
+        let most = if core.options.only_prepared { MAX_PREPARED } else { MAX_DECODERS };
         // What has been prepared cannot be made again.
-        let budget = if core.only_prepared() { u64::MAX } else { core.lane_budget() };
+        let budget = if core.options.only_prepared { u64::MAX } else { core.lane_budget };
         let room = budget.saturating_sub(core.memory_of(key));
         let taken = |decoders: &VecDeque<(Key, RangeDecoder<'_>)>| {
             decoders.iter().map(|(_, decoder)| decoder.memory()).sum::<u64>()
@@ -370,14 +370,14 @@ impl<'c> Lane<'c> {
         }
         let queue = match &self.queue {
             Some(queue) => queue.clone(),
-            None => self.queue.insert(SharedQueue::new(core.pool().queue()?)).clone(),
+            None => self.queue.insert(SharedQueue::new(core.pool.queue()?)).clone(),
         };
         let make =
-            || RangeDecoder::new(core.pool(), Box::new(queue.clone()), task, block_len, blocks);
+            || RangeDecoder::new(&*core.pool, Box::new(queue.clone()), task, block_len, blocks);
         let decoder = match make() {
             Err(CoderError::Device(DeviceError::OutOfMemory { .. })) => {
                 self.decoders.retain(|(own, _)| Some(*own) == kept);
-                core.pool().trim();
+                core.pool.trim();
                 make()
             }
             made => made,
@@ -446,7 +446,7 @@ impl<'c> Lane<'c> {
     /// Gives the device memory back.
     fn release(&mut self) {
         self.decoders.clear();
-        self.core.pool().trim();
+        self.core.pool.trim();
     }
 }
 

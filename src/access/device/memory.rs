@@ -62,7 +62,7 @@ impl DeviceMemory {
 
     /// The device; `None` for host memory.
     pub fn device(&self) -> Option<&Arc<dyn Device>> {
-        self.core().map(|core| core.device())
+        self.core().map(|core| &core.device)
     }
 
     /// Allocates a buffer of `bytes` bytes. Host memory is zeroed; what a device's memory holds is unspecified.
@@ -106,8 +106,8 @@ impl DeviceMemory {
             buffer => (buffer, 0, None),
         };
         // SAFETY: the caller promises the same.
-        let id = unsafe { core.device().import(buffer) }?;
-        let len = len.or(core.device().buffer_bytes(id)).unwrap_or(0);
+        let id = unsafe { core.device.import(buffer) }?;
+        let len = len.or(core.device.buffer_bytes(id)).unwrap_or(0);
         let owned = OnDevice::new(Arc::clone(core), id, start + len);
         Ok(DeviceBuffer::on_device(self.clone(), owned, start, len))
     }
@@ -127,7 +127,7 @@ impl DeviceMemory {
         };
         core.check_process()?;
         // SAFETY: the caller promises the same.
-        unsafe { core.device().wait_for(stream) }
+        unsafe { core.device.wait_for(stream) }
     }
 
     /// The device's threads; `None` for host memory.
@@ -413,7 +413,7 @@ impl OnDevice {
         let mut at = 0;
         self.core.check_process()?;
         let wanted = skipped..skipped + into.len();
-        let mut queue = self.core.device().queue()?;
+        let mut queue = self.core.device.queue()?;
         queue.read_with(self.id, aligned, end.next_multiple_of(4) - aligned, &mut |piece| {
             let (first, last) = (wanted.start.max(at), wanted.end.min(at + piece.len()));
             if first < last {
@@ -429,7 +429,7 @@ impl OnDevice {
         let (begin, end) = (start, start + from.len() as u64);
         let aligned = begin & !3..end.next_multiple_of(4);
         self.core.check_process()?;
-        let mut queue = self.core.device().queue()?;
+        let mut queue = self.core.device.queue()?;
         // A device copies whole words. Those at the ends keep their other bytes.
         let (mut first, mut last) = ([0; 4], [0; 4]);
         let (before, after) = ((begin - aligned.start) as usize, (aligned.end - end) as usize);
@@ -456,7 +456,7 @@ impl OnDevice {
 impl Drop for OnDevice {
     fn drop(&mut self) {
         if self.core.is_here() {
-            self.core.device().free(self.id);
+            self.core.device.free(self.id);
         }
     }
 }

@@ -90,7 +90,7 @@ impl Lane<'_> {
         numbers.dedup();
         let of_kept = |number: &usize| {
             let id = batch.sources[*number].id;
-            Some((*number, (id, core.kept().get(id)?)))
+            Some((*number, (id, core.kept.get(id)?)))
         };
         let mut own: HashMap<_, _> = numbers.iter().filter_map(of_kept).collect();
         numbers.retain(|number| !own.contains_key(number));
@@ -104,7 +104,7 @@ impl Lane<'_> {
         // Others are kept from now on.
         for source in numbers.iter().copied().filter(|_| self.is_open) {
             let LaneBlock { id, header, .. } = &batch.sources[source];
-            let Some(new) = core.kept().buffer(header.content_len) else { continue };
+            let Some(new) = core.kept.buffer(header.content_len) else { continue };
             let (buffer, buffer_end) = (new.buffer(), new.bytes());
             all.extend(cut(0..header.content_len).map(|(from, bytes)| {
                 let (origin, at) = (Origin::Raw(from), u64::from(from));

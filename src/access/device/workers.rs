@@ -51,12 +51,9 @@ pub(in crate::access) trait Requests: Send + Sync {
 struct OnEachLane {
     make: Arc<Make>,
     meeting: Arc<Barrier>,
-    /// How many workers have not taken it.
-    left: Mutex<(usize, Option<Outcomes>)>,
+    /// Where those workers that have not taken it tell how it went.
+    outcomes: Mutex<Vec<mpsc::Sender<Result<(), DeviceError>>>>,
 }
-
-/// Where workers tell how it went.
-type Outcomes = mpsc::Sender<Result<(), DeviceError>>;
 
 type Make = dyn Fn(&mut Lane<'_>) -> Result<(), DeviceError> + Send + Sync;
 
@@ -66,20 +63,15 @@ impl Requests for OnEachLane {
     }
 
     fn is_empty(&self) -> bool {
-        self.left.lock().0 == 0
+        self.outcomes.lock().is_empty()
     }
 
     fn take(&self, _: bool) -> Option<Taken> {
-        let mut left = self.left.lock();
-        left.0 = left.0.checked_sub(1)?;
-        let done = left.1.clone()?;
-        if left.0 == 0 {
-            left.1 = None;
-        }
+        let outcome = self.outcomes.lock().pop()?;
         let (make, meeting) = (Arc::clone(&self.make), Arc::clone(&self.meeting));
         let run: Box<Run> = Box::new(move |lane| {
             meeting.wait();
-            let _ = done.send(make(lane));
+            let _ = outcome.send(make(lane));
             None
         });
         Some(Taken { is_urgent: true, run })
@@ -161,7 +153,7 @@ impl Workers {
             state.pending.push_back(requests);
         }
         drop(state);
-        for _ in 0..batches.min(self.core.workers()) {
+        for _ in 0..batches.min(self.core.workers) {
             self.queued.notify_one();
         }
         Ok(())
@@ -175,15 +167,16 @@ impl Workers {
         self: &Arc<Self>,
         make: impl Fn(&mut Lane<'_>) -> Result<(), DeviceError> + Send + Sync + 'static,
     ) -> Result<(), DeviceError> {
-        let (done, is_done) = mpsc::channel();
+        let (sender, outcomes) = mpsc::channel();
+        let workers = self.core.workers;
         let each = OnEachLane {
             make: Arc::new(make),
-            meeting: Arc::new(Barrier::new(self.core.workers())),
-            left: Mutex::new((self.core.workers(), Some(done))),
+            meeting: Arc::new(Barrier::new(workers)),
+            outcomes: Mutex::new(vec![sender; workers]),
         };
-        self.notify(Arc::new(each), self.core.workers())?;
-        // Ends when all have dropped their sender.
-        is_done.iter().collect()
+        self.notify(Arc::new(each), workers)?;
+        // Ends when all workers have dropped their sender.
+        outcomes.iter().collect()
     }
 
     fn start(self: &Arc<Self>, state: &mut State) -> Result<(), DeviceError> {
@@ -193,7 +186,7 @@ impl Workers {
         }
         let name = |number| format!("pz device {number}");
         // Those who wait for a worker that panics are told so, and the others go on.
-        let threads = ThreadPoolBuilder::new().num_threads(self.core.workers()).thread_name(name);
+        let threads = ThreadPoolBuilder::new().num_threads(self.core.workers).thread_name(name);
         let threads = threads.panic_handler(drop).build();
         let threads =
             threads.map_err(|error| DeviceError::Failed(format!("no thread: {error}")))?;
@@ -218,8 +211,8 @@ impl Workers {
 
     /// Brings blocks to the device until it is closed.
     fn work(&self) {
-        self.core.device().stay_on_thread();
-        let mut lanes: Vec<_> = (0..self.core.depth()).map(|_| Lane::new(&self.core)).collect();
+        self.core.device.stay_on_thread();
+        let mut lanes: Vec<_> = (0..self.core.depth).map(|_| Lane::new(&self.core)).collect();
         let mut begun: Option<Begun> = None;
         let mut lane = 0;
         let mut is_busy = false;
@@ -240,7 +233,7 @@ impl Workers {
                 }
                 Next::Land => self.land(&mut lanes, &mut begun),
                 Next::Idle => {
-                    self.core.kept().clear();
+                    self.core.kept.clear();
                     lanes.iter_mut().for_each(Lane::release_all);
                 }
                 Next::Closed => return self.land(&mut lanes, &mut begun),
@@ -285,7 +278,7 @@ impl Workers {
                 return Next::Closed;
             }
             let others = state.busy - usize::from(*is_busy);
-            let workers = self.core.workers();
+            let workers = self.core.workers;
             let only_urgent = workers > 1 && others + 1 >= workers;
             state.pending.retain(|requests| !requests.is_empty());
             let found = state
@@ -306,11 +299,11 @@ impl Workers {
                 return Next::Land;
             }
             // There is nothing that it could give back, or would be able to make again.
-            if is_lane_empty || self.core.only_prepared() {
+            if is_lane_empty || self.core.options.only_prepared {
                 state = self.queued.wait(state);
                 continue;
             }
-            let (woken, has_timed_out) = self.queued.wait_timeout(state, self.core.idle());
+            let (woken, has_timed_out) = self.queued.wait_timeout(state, self.core.options.idle);
             if has_timed_out {
                 return Next::Idle;
             }

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::job::Job;
-use super::key::Key;
+use super::job::{Job, Key};
 use crate::access::device::core::Core;
 use crate::gpu::coder::{
     CallerBuffers, CoderError, Decoder, EncodedBlock, Encoder, PayloadFeatures, PayloadPlace,
@@ -75,7 +74,7 @@ impl<'d> Coder<'d> {
     /// A coder for up to so many blocks at once.
     pub(super) fn new(core: &'d Core, key: Key, most: Lengths) -> Result<Self, CoderError> {
         let Key { recipe, block_len, verifies } = key;
-        let device = core.pool();
+        let device: &dyn Device = &*core.pool;
         let shape = Shape::new(most.batch, block_len);
         let bytes = key.outbox_bytes(device.limits(), most.batch)?;
         let outbox = || Outbox::new(device, bytes);

@@ -7,8 +7,7 @@ use std::sync::{Arc, MutexGuard};
 use std::thread;
 
 use super::coder::Coder;
-use super::job::Job;
-use super::key::Key;
+use super::job::{Job, Key};
 use super::slot::{Outlet, Slot};
 use crate::access::device::core::Core;
 use crate::gpu::device::{Device, DeviceError, budget_now};
@@ -75,7 +74,7 @@ impl Encoders {
 
     /// How many blocks are encoded at once; `None` if not even one fits. What fitted the last time is kept.
     pub(super) fn fitting(&self, key: &Key, cost: &BlockCost) -> Option<Batches> {
-        let device = self.core.device();
+        let device = &self.core.device;
         let kept = self.lock().kept;
         if let Some((_, batches, _)) = kept.filter(|(last, ..)| last == key) {
             return Some(batches);
@@ -156,11 +155,11 @@ impl State {
 /// Does tasks until the device is closed.
 fn run(encoders: &Encoders, tasks: &Receiver<Task>) {
     let core = &*encoders.core;
-    core.device().stay_on_thread();
+    core.device.stay_on_thread();
     let mut coder: Option<Coder<'_>> = None;
     loop {
         let task = match coder {
-            Some(_) => tasks.recv_timeout(core.idle()),
+            Some(_) => tasks.recv_timeout(core.options.idle),
             None => tasks.recv().map_err(RecvTimeoutError::from),
         };
         match task {

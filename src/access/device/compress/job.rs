@@ -1,22 +1,92 @@
-//! Contents of a buffer that the device compresses.
+//! Contents of a buffer that the device compresses, and what a coder for them is made for.
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::contents::Contents;
-use super::key::Key;
 use crate::access::device::core::Core;
+use crate::access::device::memory::OnDevice;
 use crate::codec::filter::Filter;
 use crate::codec::{Codec, Recipe};
 use crate::error::Error;
 use crate::format::{FrameHeader, Method, ModuleTable};
-use crate::gpu::coder::EncodedBlock;
-use crate::gpu::device::{Device, DeviceError};
+use crate::gpu::coder::{BufferBytes, EncodedBlock, PayloadFeatures};
+use crate::gpu::device::{BufferId, Device, DeviceError, Limits};
 use crate::gpu::model::budget::{Batches, BlockCost};
+use crate::gpu::model::plan::{PlanError, Shape};
+use crate::gpu::stages::pipelines;
 use crate::pipeline::Options;
 use crate::pipeline::engine::Coded;
 use crate::pipeline::statistics::Statistics;
 use crate::stream::{EncodeBasis, ReadAt};
+
+/// Bytes of a buffer of a device.
+#[derive(Clone)]
+pub(super) struct Contents {
+    pub(super) buffer: Arc<OnDevice>,
+    /// Their offset in the buffer.
+    pub(super) start: u64,
+    pub(super) len: u64,
+}
+
+impl Contents {
+    /// The buffer.
+    pub(super) fn id(&self) -> BufferId {
+        self.buffer.id()
+    }
+}
+
+impl ReadAt for Contents {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        let end = offset.checked_add(into.len() as u64).filter(|end| *end <= self.len);
+        end.ok_or(io::ErrorKind::UnexpectedEof)?;
+        self.buffer.copy_to_host(self.start + offset, into).map_err(io::Error::other)
+    }
+}
+
+/// What a coder is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) recipe: Recipe,
+    pub(super) block_len: u32,
+    pub(super) verifies: bool,
+}
+
+impl Key {
+    /// What it takes to encode a block, its part of the second outbox included.
+    pub(super) fn encoding(&self, limits: &Limits) -> Result<BlockCost, PlanError> {
+        let Self { recipe, block_len, .. } = *self;
+        let encode = BlockCost::of(|shape| pipelines::encode(limits, &recipe, shape), block_len)?;
+        let outbox = self.outbox_bytes(limits, 1)?;
+        Ok(BlockCost { memory: encode.memory + outbox, ..encode })
+    }
+
+    /// What it takes to check a block; `None` if none is to be.
+    pub(super) fn checking(&self, limits: &Limits) -> Result<Option<BlockCost>, PlanError> {
+        let Self { recipe, block_len, verifies } = *self;
+        let decoding = pipelines::decoding(&recipe);
+        let plan = |shape| pipelines::decode(limits, decoding, shape, PayloadFeatures::default());
+        verifies.then(|| BlockCost::of(plan, block_len)).transpose()
+    }
+
+    /// Whether the device is to have one batch at a time. Searches with many candidates keep all of it busy, and are
+    /// slower beside other kernels, which need the cache too. The others leave much of it idle, which other batches can
+    /// use.
+    pub(super) fn encodes_alone(&self) -> bool {
+        matches!(self.recipe.codec, Codec::Lz77(params) if params.search.has_many_candidates())
+    }
+
+    /// Bytes of an outbox for `blocks` blocks: as many as an encoder has for their payloads.
+    pub(super) fn outbox_bytes(&self, limits: &Limits, blocks: u32) -> Result<u64, PlanError> {
+        let Self { recipe, block_len, .. } = *self;
+        let plan = pipelines::encode(limits, &recipe, Shape::new(blocks, block_len))?;
+        Ok(BufferBytes::of(&plan, "packed").payloads)
+    }
+}
 
 /// Bytes of contents of blocks that come to the host at once, if they are not checked.
 const PIECE: u64 = 64 << 20;
@@ -69,7 +139,7 @@ impl Job {
             return Ok(None);
         }
         core.check().map_err(failed)?;
-        let limits = core.device().limits();
+        let limits = core.device.limits();
         let key = Key { recipe, block_len, verifies: options.verify };
         let (Ok(encoding), Ok(checking)) = (key.encoding(limits), key.checking(limits)) else {
             return Ok(None);

@@ -7,18 +7,15 @@
 //!
 //! Threads (`encoders`) take batches of blocks in turns. If batches would slow each other down, there is one thread.
 //! Each has a batch encoded while it fetches the payloads of the one before, a piece at a time, and has them checked
-//! (`slot`, `coder`). The calling thread (`writing`) lays out one piece after another in the output (`layout`, `sink`),
+//! (`slot`, `coder`). The calling thread (`writing`) lays out one piece after another in the output (`sink`),
 //! and has all threads copy the payloads there. The bytes are those of [`compress`](crate::compress): what the device
 //! declines, or gets wrong, the host encodes (`blocks`). So it does everything if filters are to be chosen for each
 //! block, if blocks may have distant matches, and at level 9, which tries two codecs.
 
 mod blocks;
 mod coder;
-mod contents;
 mod encoders;
 mod job;
-mod key;
-mod layout;
 mod sink;
 mod slot;
 mod writing;
@@ -28,10 +25,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use self::contents::Contents;
 pub(super) use self::encoders::Encoders;
-use self::job::{Job, failed};
-use self::key::Key;
+use self::job::{Contents, Job, Key, failed};
 use self::sink::{Room, Sink, Stream};
 use self::slot::Outlet;
 use self::writing::{Inlet, Writing};
