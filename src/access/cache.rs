@@ -21,14 +21,14 @@ pub struct CacheStatistics {
 
 /// Values by key, with the number of bytes that each takes. The budget counts these bytes, not those of the tables.
 pub(super) struct Cache<K, V> {
-    entries: HashMap<K, Entry<V>>,
+    entries: HashMap<K, CacheEntry<V>>,
     /// The keys by the time of their last use, of which each use has its own.
     by_use: BTreeMap<u64, K>,
     uses: u64,
     statistics: CacheStatistics,
 }
 
-struct Entry<V> {
+struct CacheEntry<V> {
     value: V,
     bytes: u64,
     used: u64,
@@ -79,7 +79,7 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
         {}
         self.uses += 1;
         self.by_use.insert(self.uses, key);
-        self.entries.insert(key, Entry { value, bytes, used: self.uses });
+        self.entries.insert(key, CacheEntry { value, bytes, used: self.uses });
         self.statistics.bytes += bytes;
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::access::device::{DeviceBuffer, DeviceSliceMut, OnDevice, Place, Workers};
+use crate::access::device::{BufferHandle, BufferPlace, DeviceBuffer, DeviceSliceMut, Workers};
 
 /// Where a range of an archive goes.
 #[non_exhaustive]
@@ -32,16 +32,15 @@ impl Destination<'_> {
     /// The bytes, if they are in host memory.
     pub(super) fn on_host(&mut self) -> Option<&mut [u8]> {
         match self {
-            Self::Host(bytes) | Self::Device(DeviceSliceMut { place: Place::Host(bytes), .. }) => {
-                Some(bytes)
-            }
+            Self::Host(bytes)
+            | Self::Device(DeviceSliceMut { place: BufferPlace::Host(bytes), .. }) => Some(bytes),
             Self::Device(_) => None,
         }
     }
 
     /// The workers of a device's memory, the buffer there, and where the destination begins in it; `None` for host
     /// memory.
-    pub(super) fn on_device(&self) -> Option<(&Arc<Workers>, &Arc<OnDevice>, u64)> {
+    pub(super) fn on_device(&self) -> Option<(&Arc<Workers>, &Arc<BufferHandle>, u64)> {
         match self {
             Self::Host(_) => None,
             Self::Device(slice) => slice.on_device(),

@@ -5,8 +5,8 @@ use std::sync::{Arc, MutexGuard};
 
 use super::completion::Completion;
 use super::error::ArchiveError;
-use super::queue::{Queue, Waiter};
-use crate::access::device::{BatchKind, OnDevice, Workers};
+use super::queue::{BlockQueue, Waiter};
+use crate::access::device::{BatchKind, BufferHandle, Workers};
 use crate::format::Pipeline;
 use crate::gpu::coder::{MovedPart, Origin, RangeTask};
 use crate::gpu::device::{Device, DeviceError};
@@ -16,7 +16,7 @@ use crate::sync::Mutex;
 /// The blocks that are wanted in the memory of one device.
 pub(super) struct DeviceQueue {
     workers: Arc<Workers>,
-    queue: Mutex<Queue<DeviceWaiter>>,
+    queue: Mutex<BlockQueue<DeviceWaiter>>,
     /// The longest block that decoders are made for, in bytes of contents: no shorter than the archive's.
     pub(super) block_len: u32,
     /// What kind of batches the archive has.
@@ -36,7 +36,7 @@ pub(super) struct DeviceWaiter {
     pub(super) slot: usize,
     /// Bytes of the block's contents.
     within: Range<usize>,
-    buffer: Arc<OnDevice>,
+    buffer: Arc<BufferHandle>,
     /// Offset in that buffer.
     at: u64,
 }
@@ -45,7 +45,7 @@ impl DeviceWaiter {
     /// Adds a slot to `completion` for a part whose destination begins at byte `start` of `buffer`.
     pub(super) fn new(
         placement: Placement,
-        buffer: &Arc<OnDevice>,
+        buffer: &Arc<BufferHandle>,
         start: u64,
         completion: &Arc<Completion<()>>,
     ) -> Self {
@@ -123,7 +123,7 @@ impl DeviceQueue {
         self.workers.core().at_once(self.kind)
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Queue<DeviceWaiter>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, BlockQueue<DeviceWaiter>> {
         self.queue.lock()
     }
 

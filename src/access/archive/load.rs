@@ -26,18 +26,18 @@ use crate::stream::block::{Block, BlockId, Layout, Located, Recent, Sources};
 use crate::sync::Mutex;
 
 /// Compressed blocks, with their headers.
-type Payload = Arc<Vec<u8>>;
+type CompressedBlock = Arc<Vec<u8>>;
 
 /// Decoded contents of a block.
-pub(super) type Page = Arc<Contents>;
+pub(super) type Page = Arc<BlockContents>;
 
 /// The contents of a block. Their memory is used again: fresh memory costs about as much as decoding into it.
-pub(super) struct Contents {
+pub(super) struct BlockContents {
     buffer: Buffer,
     idle: Pool,
 }
 
-impl Deref for Contents {
+impl Deref for BlockContents {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -45,7 +45,7 @@ impl Deref for Contents {
     }
 }
 
-impl Drop for Contents {
+impl Drop for BlockContents {
     fn drop(&mut self) {
         self.idle.give(std::mem::take(&mut self.buffer));
     }
@@ -59,7 +59,7 @@ pub(super) struct Loader {
     /// The threads that decode, once there is something to decode; `None` if the system has none to spare.
     pool: OnceLock<Option<ThreadPool>>,
     workers: usize,
-    payloads: Mutex<Cache<BlockId, Payload>>,
+    payloads: Mutex<Cache<BlockId, CompressedBlock>>,
     /// Memory of contents that are no longer needed, as much as is decoded into at once.
     idle: Pool,
     /// Own bytes of blocks that distant matches repeat.
@@ -72,18 +72,18 @@ pub(super) struct Loader {
 pub(super) struct InHand {
     pub(super) block: Located,
     pub(super) header: BlockHeader,
-    bytes: Bytes,
+    bytes: BlockBytes,
 }
 
 /// The bytes of a block.
-enum Bytes {
+enum BlockBytes {
     /// All of them, and whether they come from the source and not from the cache.
-    InMemory(Payload, bool),
+    InMemory(CompressedBlock, bool),
     /// They are read where they are needed. These are the first ones.
     InFile(Vec<u8>),
 }
 
-impl Bytes {
+impl BlockBytes {
     /// Memory that the source has to fill.
     fn missing(&mut self) -> Option<&mut [u8]> {
         match self {
@@ -143,7 +143,7 @@ impl Loader {
         Ok((loader, max_blocks))
     }
 
-    fn payloads(&self) -> MutexGuard<'_, Cache<BlockId, Payload>> {
+    fn payloads(&self) -> MutexGuard<'_, Cache<BlockId, CompressedBlock>> {
         self.payloads.lock()
     }
 
@@ -170,7 +170,7 @@ impl Loader {
     ) {
         let fetched = self.fetch(blocks, false);
         let decode = |in_hand: InHand| {
-            let mut contents = Contents { buffer: self.idle.take(), idle: self.idle.clone() };
+            let mut contents = BlockContents { buffer: self.idle.take(), idle: self.idle.clone() };
             let len = in_hand.header.content_len as usize;
             let place = in_hand.block.place;
             let into = contents.buffer.set_len(len).map_err(|fault| fault.at(place))?;
@@ -209,19 +209,19 @@ impl Loader {
     }
 
     /// Finds a block. Its bytes are those in the cache, or memory for them.
-    fn begin(&self, id: BlockId, may_stay: bool) -> Result<(Located, Bytes), Error> {
+    fn begin(&self, id: BlockId, may_stay: bool) -> Result<(Located, BlockBytes), Error> {
         let read = |offset, buffer: &mut [u8]| self.source.read_exact_at(buffer, offset);
         let block = self.layout.locate(id, &mut { read })?;
         let kept = self.payloads().get(&id).map(Arc::clone).filter(|kept| kept.len() == block.len);
         let bytes = if let Some(kept) = kept {
-            Bytes::InMemory(kept, false)
+            BlockBytes::InMemory(kept, false)
         } else if may_stay && self.source.is_local() && !block.is_single {
             let mut head = vec![0; block.len.min(MAX_BLOCK_HEADER_LEN)];
             read(block.place.offset, &mut head)?;
-            Bytes::InFile(head)
+            BlockBytes::InFile(head)
         } else {
             let bytes = zeroed(block.len).map_err(|fault| fault.at(block.place))?;
-            Bytes::InMemory(Arc::new(bytes), true)
+            BlockBytes::InMemory(Arc::new(bytes), true)
         };
         Ok((block, bytes))
     }
@@ -229,9 +229,9 @@ impl Loader {
     /// Reads what is missing of blocks, in one call of the source.
     fn read_missing<'b>(
         &self,
-        begun: impl Iterator<Item = &'b mut (Located, Bytes)>,
+        begun: impl Iterator<Item = &'b mut (Located, BlockBytes)>,
     ) -> Result<(), SourceError> {
-        let part = |(block, bytes): &'b mut (Located, Bytes)| {
+        let part = |(block, bytes): &'b mut (Located, BlockBytes)| {
             Some(Part { offset: block.place.offset, buffer: bytes.missing()? })
         };
         let mut parts: Vec<_> = begun.filter_map(part).collect();
@@ -245,10 +245,10 @@ impl Loader {
         SourceError::of_io(self.source.uri(), error)
     }
 
-    fn open(&self, block: Located, bytes: Bytes) -> Result<InHand, Error> {
+    fn open(&self, block: Located, bytes: BlockBytes) -> Result<InHand, Error> {
         let first = match &bytes {
-            Bytes::InMemory(bytes, _) => &bytes[..],
-            Bytes::InFile(head) => head,
+            BlockBytes::InMemory(bytes, _) => &bytes[..],
+            BlockBytes::InFile(head) => head,
         };
         let header = block.open(&self.layout.frames()[block.id.frame], first);
         let header = header.map_err(|fault| fault.at(block.place))?;
@@ -257,7 +257,7 @@ impl Loader {
 
     /// Keeps the bytes of a block in the cache, if they came from the source.
     pub(super) fn keep(&self, in_hand: InHand) {
-        if let Bytes::InMemory(bytes, true) = in_hand.bytes {
+        if let BlockBytes::InMemory(bytes, true) = in_hand.bytes {
             let len = bytes.len() as u64;
             self.payloads().insert(in_hand.block.id, bytes, len);
         }
@@ -272,7 +272,7 @@ impl Loader {
     ) -> Result<(), SourceError> {
         let start = in_hand.block.header_len(&in_hand.header) + at;
         match &in_hand.bytes {
-            Bytes::InMemory(bytes, _) => {
+            BlockBytes::InMemory(bytes, _) => {
                 match bytes.get(start..start + into.len()) {
                     Some(payload) => into.copy_from_slice(payload),
                     // What is shorter is damaged.
@@ -280,7 +280,7 @@ impl Loader {
                 }
                 Ok(())
             }
-            Bytes::InFile(_) => {
+            BlockBytes::InFile(_) => {
                 let offset = in_hand.block.place.offset + start as u64;
                 let read = self.source.read_exact_at(into, offset);
                 read.map_err(|error| self.source_error(&error))
@@ -291,7 +291,7 @@ impl Loader {
     /// The payload of a block, in memory.
     fn payload<'b>(&self, in_hand: &'b InHand) -> Result<Cow<'b, [u8]>, Error> {
         let len = in_hand.header.payload_len as usize;
-        if let Bytes::InMemory(bytes, _) = &in_hand.bytes {
+        if let BlockBytes::InMemory(bytes, _) = &in_hand.bytes {
             let start = in_hand.block.header_len(&in_hand.header);
             return Ok(bytes.get(start..start + len).unwrap_or_default().into());
         }

@@ -10,7 +10,7 @@
 //!   block go where in the destination.
 //! - [`reader`] has the archive as callers see it, and [`shared`] what they share with the threads that load blocks.
 //! - [`to_device`] is the way to a device's buffer, also for reads that go on in the background. The placements go to
-//!   the device's decoder along with the payloads: see [`device`](crate::access::device), and [`on_the_way`] for a batch
+//!   the device's decoder along with the payloads: see [`device`](crate::access::device), and [`device_batch`] for a batch
 //!   of them. [`restoring`] finds what blocks with distant matches consist of. The rest of this list is about host
 //!   memory.
 //! - [`queue`] holds the blocks that somebody waits for. Two callers that want the same block wait for one load. A
@@ -22,10 +22,10 @@
 mod array;
 mod completion;
 mod destination;
+mod device_batch;
 mod device_queue;
 mod error;
 mod load;
-mod on_the_way;
 mod options;
 mod queue;
 mod reader;

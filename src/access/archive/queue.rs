@@ -12,7 +12,7 @@ pub(super) trait Waiter {
 }
 
 /// What a loader may take.
-pub(super) struct Limits {
+pub(super) struct QueueLimits {
     /// Nothing below [`Priority::High`].
     pub(super) only_urgent: bool,
     /// The most blocks that all loaders load at once; at least one.
@@ -22,8 +22,8 @@ pub(super) struct Limits {
 }
 
 /// Blocks that are queued or being loaded, with those who wait for them.
-pub(super) struct Queue<W> {
-    blocks: HashMap<BlockId, Wanted<W>>,
+pub(super) struct BlockQueue<W> {
+    blocks: HashMap<BlockId, QueuedBlock<W>>,
     /// Those that are queued, in the order in which they are loaded.
     order: BTreeSet<(Priority, u64, BlockId)>,
     /// The number of blocks that were ever queued.
@@ -35,19 +35,19 @@ pub(super) struct Queue<W> {
     prefetching: usize,
 }
 
-struct Wanted<W> {
+struct QueuedBlock<W> {
     waiters: Vec<W>,
-    state: State,
+    state: QueuedState,
 }
 
-enum State {
+enum QueuedState {
     /// Its place in the order.
     Queued(Priority, u64),
     Loading,
 }
 
 /// Blocks that a loader loads together.
-pub(super) struct Batch {
+pub(super) struct BlockBatch {
     pub(super) priority: Priority,
     pub(super) blocks: Vec<BlockId>,
 }
@@ -57,35 +57,35 @@ pub(super) const MAX_BATCH: usize = 64;
 /// The most that are loaded ahead in one: whoever wants one of them waits for all.
 const MAX_PREFETCH: usize = 8;
 
-impl<W> Default for Queue<W> {
+impl<W> Default for BlockQueue<W> {
     fn default() -> Self {
         let (blocks, order) = Default::default();
         Self { blocks, order, sequence: 0, loading: 0, batches: 0, prefetching: 0 }
     }
 }
 
-impl<W: Waiter> Queue<W> {
+impl<W: Waiter> BlockQueue<W> {
     /// Queues a block for `waiter`, unless it is on its way already. It is then loaded with the higher priority.
     pub(super) fn want(&mut self, block: BlockId, priority: Priority, waiter: Option<W>) {
         self.sequence += 1;
         let sequence = self.sequence;
         let wanted = self.blocks.entry(block).or_insert_with(|| {
             self.order.insert((priority, sequence, block));
-            Wanted { waiters: Vec::new(), state: State::Queued(priority, sequence) }
+            QueuedBlock { waiters: Vec::new(), state: QueuedState::Queued(priority, sequence) }
         });
         wanted.waiters.extend(waiter);
-        if let State::Queued(before, number) = wanted.state
+        if let QueuedState::Queued(before, number) = wanted.state
             && priority < before
         {
             self.order.remove(&(before, number, block));
             self.order.insert((priority, sequence, block));
-            wanted.state = State::Queued(priority, sequence);
+            wanted.state = QueuedState::Queued(priority, sequence);
         }
     }
 
     /// The blocks that a loader loads next, all of one priority; `None` if there is nothing for it to do. Those for
     /// which nobody waits any more are forgotten.
-    pub(super) fn take(&mut self, limits: &Limits) -> Option<Batch> {
+    pub(super) fn take(&mut self, limits: &QueueLimits) -> Option<BlockBatch> {
         let room = match self.loading {
             0 => limits.max_blocks.max(1),
             loading => limits.max_blocks.saturating_sub(loading),
@@ -110,11 +110,11 @@ impl<W: Waiter> Queue<W> {
                 self.blocks.remove(&block);
                 continue;
             }
-            wanted.state = State::Loading;
+            wanted.state = QueuedState::Loading;
             of_batch = Some(priority);
             blocks.push(block);
         }
-        let batch = Batch { priority: of_batch?, blocks };
+        let batch = BlockBatch { priority: of_batch?, blocks };
         self.loading += batch.blocks.len();
         self.batches += 1;
         self.prefetching += usize::from(batch.priority == Priority::Prefetch);
@@ -144,7 +144,7 @@ impl<W: Waiter> Queue<W> {
     }
 
     /// Notes that all blocks of a batch are finished.
-    pub(super) fn end(&mut self, batch: &Batch) {
+    pub(super) fn end(&mut self, batch: &BlockBatch) {
         self.batches -= 1;
         self.prefetching -= usize::from(batch.priority == Priority::Prefetch);
     }
@@ -157,7 +157,8 @@ mod tests {
 
     use super::*;
 
-    const ALL: Limits = Limits { only_urgent: false, max_blocks: 100, max_batch: MAX_BATCH };
+    const ALL: QueueLimits =
+        QueueLimits { only_urgent: false, max_blocks: 100, max_batch: MAX_BATCH };
 
     /// A caller that waits until it is told not to.
     impl Waiter for Rc<Cell<bool>> {
@@ -166,7 +167,7 @@ mod tests {
         }
     }
 
-    type OwnQueue = Queue<Rc<Cell<bool>>>;
+    type OwnQueue = BlockQueue<Rc<Cell<bool>>>;
 
     fn block(number: u64) -> BlockId {
         BlockId { frame: 0, number }
@@ -185,7 +186,7 @@ mod tests {
         waiter
     }
 
-    fn take(queue: &mut OwnQueue, limits: &Limits) -> Option<(Priority, Vec<u64>)> {
+    fn take(queue: &mut OwnQueue, limits: &QueueLimits) -> Option<(Priority, Vec<u64>)> {
         let batch = queue.take(limits)?;
         Some((batch.priority, batch.blocks.iter().map(|block| block.number).collect()))
     }
@@ -199,7 +200,7 @@ mod tests {
         want(&mut queue, Priority::Realtime, [10].into_iter());
         assert_eq!(take(&mut queue, &ALL), Some((Priority::Realtime, vec![10])));
         assert_eq!(take(&mut queue, &ALL), Some((Priority::High, vec![9, 11])));
-        let urgent = Limits { only_urgent: true, ..ALL };
+        let urgent = QueueLimits { only_urgent: true, ..ALL };
         assert_eq!(take(&mut queue, &urgent), None);
         assert_eq!(take(&mut queue, &ALL), Some((Priority::Normal, vec![5, 3])));
         assert_eq!(take(&mut queue, &ALL), None);
@@ -218,7 +219,7 @@ mod tests {
         assert_eq!(taken(&mut queue, &ALL), 0);
         (0..100).for_each(|number| drop(queue.finish(block(number))));
         // One block may always be loaded.
-        assert_eq!(taken(&mut queue, &Limits { max_blocks: 0, ..ALL }), 1);
+        assert_eq!(taken(&mut queue, &QueueLimits { max_blocks: 0, ..ALL }), 1);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::destination::{Destination, RangeRead};
 use super::device_queue::DeviceWaiter;
 use super::error::ArchiveError;
 use super::options::{ArchiveOptions, ReadOptions};
-use super::shared::Shared;
+use super::shared::ArchiveShared;
 use crate::access::cache::CacheStatistics;
 use crate::access::device::Workers;
 use crate::access::sources::{Source, Traffic, Uri};
@@ -51,7 +51,7 @@ pub struct Archive {
     options: ArchiveOptions,
     len: u64,
     /// Caches and threads of this process. A process that was forked reads the index again.
-    shared: PerProcess<Arc<Shared>>,
+    shared: PerProcess<Arc<ArchiveShared>>,
 }
 
 impl Archive {
@@ -72,17 +72,17 @@ impl Archive {
         source: Arc<dyn Source>,
         options: &ArchiveOptions,
     ) -> Result<Self, ArchiveError> {
-        let shared = Shared::new(Arc::clone(&source), options)?;
+        let shared = ArchiveShared::new(Arc::clone(&source), options)?;
         let (options, len) = (options.clone(), shared.loader.layout.len());
         Ok(Self { source, options, len, shared: Arc::new(shared).into() })
     }
 
     /// What loads blocks in this process.
-    pub(super) fn shared(&self) -> Result<&Arc<Shared>, ArchiveError> {
+    pub(super) fn shared(&self) -> Result<&Arc<ArchiveShared>, ArchiveError> {
         if let Some(shared) = self.shared.get() {
             return Ok(shared);
         }
-        let own = Shared::new(Arc::clone(&self.source), &self.options)?;
+        let own = ArchiveShared::new(Arc::clone(&self.source), &self.options)?;
         Ok(self.shared.get_or_init(|| Arc::new(own)))
     }
 
@@ -160,7 +160,7 @@ impl Archive {
 
     /// Reads those parts whose destinations are host memory.
     fn read_on_host(
-        shared: &Arc<Shared>,
+        shared: &Arc<ArchiveShared>,
         mut placements: Vec<Placement>,
         reads: &mut [RangeRead<'_>],
         options: &ReadOptions,

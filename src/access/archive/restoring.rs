@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::load::InHand;
-use super::shared::Shared;
-use crate::access::device::{BatchKind, LaneBatch, LaneBlock, Piece, RestoredBlock};
+use super::shared::ArchiveShared;
+use crate::access::device::{BatchKind, RestoredBlock, RestoredPiece, SlotBatch, SlotBlock};
 use crate::codec::distant::{self, DistantMatch};
 use crate::format::BlockHeader;
 use crate::pipeline::buffer::zeroed;
@@ -33,7 +33,7 @@ fn find(blocks: &[InHand], id: BlockId) -> Option<&InHand> {
     blocks.get(at)
 }
 
-impl Shared {
+impl ArchiveShared {
     /// Finds the blocks of a batch that repeat others. It leaves out blocks whose lists are damaged or cannot be read:
     /// the CPU decodes those, and says what is wrong.
     pub(super) fn repeating(&self, opened: &[InHand]) -> Vec<Repeating> {
@@ -69,7 +69,7 @@ impl Shared {
         self.loader.fetch(&others, true).into_iter().flatten().collect()
     }
 
-    /// What a lane is to do with a batch, and the batch's numbers of the blocks that the lane is to bring, in its
+    /// What a slot is to do with a batch, and the batch's numbers of the blocks that the slot is to bring, in its
     /// order. The blocks of `repeating` are to be restored, but for those that repeat what `others` lack. Both lists of
     /// blocks are in the order of the file.
     pub(super) fn plan<'s>(
@@ -78,7 +78,7 @@ impl Shared {
         opened: &'s [InHand],
         others: &'s [InHand],
         repeating: &[Repeating],
-    ) -> (LaneBatch<'s>, Vec<usize>) {
+    ) -> (SlotBatch<'s>, Vec<usize>) {
         let mut sources = Vec::new();
         // The number of each source, and its length; `None` if it cannot be one.
         let mut known: HashMap<BlockId, Option<(usize, u32)>> = HashMap::new();
@@ -90,7 +90,7 @@ impl Shared {
                     Ok(at) => repeating[at].own,
                     Err(_) => self.own_header(one)?.0,
                 };
-                sources.push(self.lane_block(one, own));
+                sources.push(self.slot_block(one, own));
                 Some((sources.len() - 1, own.content_len))
             })
         };
@@ -105,17 +105,17 @@ impl Shared {
             }
         }
         let mut order: Vec<_> = (0..opened.len()).filter(|&number| is_alone[number]).collect();
-        let block = |&number: &usize| self.lane_block(&opened[number], opened[number].header);
+        let block = |&number: &usize| self.slot_block(&opened[number], opened[number].header);
         let blocks = order.iter().map(block).collect();
         order.append(&mut numbers);
-        (LaneBatch { block_len, kind, blocks, sources, restored }, order)
+        (SlotBatch { block_len, kind, blocks, sources, restored }, order)
     }
 
-    /// A block for a lane, with its own header or that of its own bytes, whose payload follows the list of matches.
-    fn lane_block<'s>(&'s self, in_hand: &'s InHand, header: BlockHeader) -> LaneBlock<'s> {
+    /// A block for a slot, with its own header or that of its own bytes, whose payload follows the list of matches.
+    fn slot_block<'s>(&'s self, in_hand: &'s InHand, header: BlockHeader) -> SlotBlock<'s> {
         let BlockId { frame, number } = in_hand.block.id;
         let skip = (in_hand.header.payload_len - header.payload_len) as usize;
-        LaneBlock {
+        SlotBlock {
             id: (self.id, frame, number),
             header,
             modules: self.loader.modules(frame),
@@ -130,22 +130,22 @@ fn pieces(
     one: &Repeating,
     content_len: u32,
     source_of: &mut dyn FnMut(BlockId) -> Option<(usize, u32)>,
-) -> Option<Vec<Piece>> {
+) -> Option<Vec<RestoredPiece>> {
     let (itself, _) = source_of(one.id)?;
     let mut pieces = Vec::with_capacity(2 * one.matches.len() + 1);
     // Where the last match ends, and how many own bytes come before.
     let (mut end, mut own) = (0, 0);
     for &DistantMatch { start, len, back, from } in &one.matches {
-        pieces.push(Piece { source: itself, from: own, len: start - end });
+        pieces.push(RestoredPiece { source: itself, from: own, len: start - end });
         own += start - end;
         let (source, own_len) = source_of(one.source(back))?;
         if from.checked_add(len)? > own_len {
             return None;
         }
-        pieces.push(Piece { source, from, len });
+        pieces.push(RestoredPiece { source, from, len });
         end = start + len;
     }
-    pieces.push(Piece { source: itself, from: own, len: content_len - end });
+    pieces.push(RestoredPiece { source: itself, from: own, len: content_len - end });
     pieces.retain(|piece| piece.len > 0);
     Some(pieces)
 }

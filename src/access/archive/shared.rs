@@ -13,14 +13,14 @@ use super::device_queue::DeviceQueue;
 use super::error::ArchiveError;
 use super::load::{Loader, Page};
 use super::options::{ArchiveOptions, Priority, ReadOptions};
-use super::queue::{Limits, MAX_BATCH, Queue, Waiter};
+use super::queue::{BlockQueue, MAX_BATCH, QueueLimits, Waiter};
 use crate::access::cache::Cache;
 use crate::access::sources::Source;
 use crate::stream::block::{BlockId, Placement};
 use crate::sync::{Condvar, Mutex};
 
 /// What callers and loaders share.
-pub(super) struct Shared {
+pub(super) struct ArchiveShared {
     /// A number that no other archive of the process has.
     pub(super) id: u64,
     /// For each device that the archive was read into.
@@ -29,7 +29,7 @@ pub(super) struct Shared {
     pub(super) by_device: AtomicU64,
     pub(super) by_cpu: AtomicU64,
     pub(super) loader: Loader,
-    state: Mutex<State>,
+    state: Mutex<LoadState>,
     /// Wakes loaders.
     queued: Condvar,
     /// How many blocks are loaded at once.
@@ -51,8 +51,8 @@ impl Waiter for PageWaiter {
     }
 }
 
-pub(super) struct State {
-    queue: Queue<PageWaiter>,
+pub(super) struct LoadState {
+    queue: BlockQueue<PageWaiter>,
     pub(super) contents: Cache<BlockId, Page>,
     /// Where the latest reads ended.
     recent_ends: VecDeque<u64>,
@@ -68,7 +68,7 @@ const MAX_STREAMS: usize = 8;
 /// The most blocks that a read asks for at once.
 const MAX_STEP: usize = 64;
 
-impl Shared {
+impl ArchiveShared {
     /// What loads blocks of the archive that `source` holds.
     pub(super) fn new(
         source: Arc<dyn Source>,
@@ -82,8 +82,8 @@ impl Shared {
         Ok(Self {
             id: ARCHIVES.fetch_add(1, Ordering::Relaxed),
             loader,
-            state: Mutex::new(State {
-                queue: Queue::default(),
+            state: Mutex::new(LoadState {
+                queue: BlockQueue::default(),
                 contents: Cache::new(options.contents_cache),
                 recent_ends: VecDeque::new(),
                 loaders: 0,
@@ -100,7 +100,7 @@ impl Shared {
         })
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, LoadState> {
         self.state.lock()
     }
 
@@ -140,7 +140,7 @@ impl Shared {
             let only_urgent = number == 0;
             // One block stays for the loader that does only what is urgent.
             let max_blocks = self.max_blocks - usize::from(!only_urgent && self.max_blocks > 1);
-            let limits = Limits { only_urgent, max_blocks, max_batch: MAX_BATCH };
+            let limits = QueueLimits { only_urgent, max_blocks, max_batch: MAX_BATCH };
             thread::Builder::new()
                 .name("pz access".into())
                 .spawn(move || shared.work(&limits))
@@ -217,7 +217,7 @@ impl Shared {
     }
 
     /// Loads what is queued until the archive is closed.
-    fn work(&self, limits: &Limits) {
+    fn work(&self, limits: &QueueLimits) {
         let mut state = self.lock();
         loop {
             if state.is_closed {

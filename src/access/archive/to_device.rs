@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use super::completion::{Claim, Completion};
 use super::destination::RangeRead;
+use super::device_batch::DeviceBatch;
 use super::device_queue::{DeviceQueue, DeviceWaiter};
 use super::error::ArchiveError;
-use super::on_the_way::OnTheWay;
 use super::options::Priority;
-use super::queue::Limits;
+use super::queue::QueueLimits;
 use super::reader::Archive;
-use super::shared::Shared;
+use super::shared::ArchiveShared;
 use crate::access::device::{
-    DeviceBuffer, DeviceMemory, Land, Lane, OnDevice, Place, Requests, Run, Taken, Workers,
+    BeginBatch, BufferHandle, BufferPlace, CompleteBatch, DecoderSlot, DeviceBuffer, DeviceMemory,
+    Requests, TakenBatch, Workers,
 };
 use crate::gpu::device::DeviceError;
 
@@ -80,29 +81,29 @@ impl Archive {
         let bytes = layout.len().min(queue.max_batch as u64 * layout.max_block_size());
         let scratch = memory.allocate(bytes).map_err(|error| queue.device_error(error))?;
         let on = Arc::clone(workers);
-        let prepare = move |lane: &mut Lane<'_>| {
+        let prepare = move |slot: &mut DecoderSlot<'_>| {
             // A queue of the worker's own, so that it gets these blocks.
             let queue = Arc::new(DeviceQueue::new(&on, &shared.loader.layout));
-            lane.prepare(&queue.tasks, queue.block_len, queue.kind)?;
+            slot.prepare(&queue.tasks, queue.block_len, queue.kind)?;
             // What is compiled depends on how many blocks there are in a batch.
             let mut count = 1;
-            while shared.bring_first(&queue, count, lane, &scratch)? {
+            while shared.bring_first(&queue, count, slot, &scratch)? {
                 count = (2 * count).min(queue.max_batch);
             }
             Ok(())
         };
-        let prepared = workers.on_each_lane(move |lane| lane.prepared(&prepare));
+        let prepared = workers.on_each_slot(move |slot| slot.prepared(&prepare));
         prepared.map_err(|error| queue.device_error(error))
     }
 }
 
 /// An archive's blocks that are wanted in the memory of one device.
-struct OfArchive {
-    shared: Arc<Shared>,
+struct ArchiveRequests {
+    shared: Arc<ArchiveShared>,
     queue: Arc<DeviceQueue>,
 }
 
-impl Requests for OfArchive {
+impl Requests for ArchiveRequests {
     fn key(&self) -> usize {
         Arc::as_ptr(&self.queue).addr()
     }
@@ -111,7 +112,7 @@ impl Requests for OfArchive {
         self.queue.lock().queued() == 0
     }
 
-    fn take(&self, only_urgent: bool) -> Option<Taken> {
+    fn take(&self, only_urgent: bool) -> Option<TakenBatch> {
         let DeviceQueue { max_batch, min_batch, .. } = *self.queue;
         let mut queue = self.queue.lock();
         let queued = queue.queued();
@@ -130,26 +131,26 @@ impl Requests for OfArchive {
         let share = queued.div_ceil(at_once);
         let batches = queued.div_ceil(share.clamp(min_batch, max_batch));
         let max_batch = queued.div_ceil(batches.max(1));
-        let batch = queue.take(&Limits { only_urgent, max_blocks: usize::MAX, max_batch })?;
+        let batch = queue.take(&QueueLimits { only_urgent, max_blocks: usize::MAX, max_batch })?;
         drop(queue);
         let (shared, queue) = (Arc::clone(&self.shared), Arc::clone(&self.queue));
         let is_urgent = batch.priority <= Priority::High;
-        let run: Box<Run> = Box::new(move |lane| {
-            let on_the_way = OnTheWay::begin(shared, queue, batch, lane);
-            let land: Box<Land> = Box::new(move |lane| on_the_way.land(lane));
-            Some(land)
+        let run: Box<BeginBatch> = Box::new(move |slot| {
+            let device_batch = DeviceBatch::begin(shared, queue, batch, slot);
+            let complete: Box<CompleteBatch> = Box::new(move |slot| device_batch.complete(slot));
+            Some(complete)
         });
-        Some(Taken { is_urgent, run })
+        Some(TakenBatch { is_urgent, run })
     }
 }
 
-impl Shared {
+impl ArchiveShared {
     /// Checks a background read, and returns the buffer that it goes to, and where it begins there.
     fn check_background<'r>(
         &self,
         workers: &Arc<Workers>,
         read: &'r RangeRead<'_>,
-    ) -> Result<(&'r Arc<OnDevice>, u64), ArchiveError> {
+    ) -> Result<(&'r Arc<BufferHandle>, u64), ArchiveError> {
         self.check_read(read)?;
         match read.destination.on_device() {
             Some((own, buffer, start)) if Arc::ptr_eq(own, workers) => Ok((buffer, start)),
@@ -181,7 +182,7 @@ impl Shared {
             if count == 0 {
                 return Ok(());
             }
-            let requests = OfArchive { shared: Arc::clone(self), queue: Arc::clone(&queue) };
+            let requests = ArchiveRequests { shared: Arc::clone(self), queue: Arc::clone(&queue) };
             let notified =
                 workers.notify(Arc::new(requests), usize::div_ceil(count, queue.min_batch));
             notified.map_err(|error| queue.device_error(error))?;
@@ -194,10 +195,10 @@ impl Shared {
         self: &Arc<Self>,
         queue: &Arc<DeviceQueue>,
         count: usize,
-        lane: &mut Lane<'_>,
+        slot: &mut DecoderSlot<'_>,
         scratch: &DeviceBuffer,
     ) -> Result<bool, DeviceError> {
-        let Place::Device { buffer, start } = &scratch.place else { return Ok(false) };
+        let BufferPlace::Device { buffer, start } = &scratch.place else { return Ok(false) };
         let claim = Claim(Arc::new(Completion::new(0)));
         let mut placements = self.loader.layout.placements(0..self.loader.layout.len(), 0);
         let mut queued = queue.lock();
@@ -206,12 +207,12 @@ impl Shared {
             queued.want(waiter.block, Priority::High, Some(waiter));
         }
         let limits =
-            Limits { only_urgent: false, max_blocks: usize::MAX, max_batch: queue.max_batch };
+            QueueLimits { only_urgent: false, max_blocks: usize::MAX, max_batch: queue.max_batch };
         let batch = queued.take(&limits);
         drop(queued);
         if let Some(batch) = batch {
             // What is wrong with a block is said when it is read.
-            OnTheWay::begin(Arc::clone(self), Arc::clone(queue), batch, lane).land(lane)?;
+            DeviceBatch::begin(Arc::clone(self), Arc::clone(queue), batch, slot).complete(slot)?;
         }
         Ok(placements.next().is_some() && count < queue.max_batch)
     }

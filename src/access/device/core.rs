@@ -78,7 +78,7 @@ impl Default for DeviceMemoryOptions {
 }
 
 /// A device and the memory that work on it shares.
-pub(in crate::access) struct Core {
+pub(in crate::access) struct DeviceCore {
     /// The device behind the pool, for the buffers of callers.
     pub(in crate::access) device: Arc<dyn Device>,
     pub(super) pool: Arc<Pool<Arc<dyn Device>>>,
@@ -87,10 +87,10 @@ pub(in crate::access) struct Core {
     pub(super) options: DeviceMemoryOptions,
     /// How many threads bring blocks to the device.
     pub(super) workers: usize,
-    /// The lanes of a worker: one reads while another decodes.
+    /// The slots of a worker: one reads while another decodes.
     pub(super) depth: usize,
-    /// Device memory of a lane's decoders, in bytes.
-    pub(super) lane_budget: u64,
+    /// Device memory of a slot's decoders, in bytes.
+    pub(super) slot_budget: u64,
     /// What [`Self::batch_of`] has found.
     batches: Mutex<HashMap<(RangeTask, u32, BatchKind), u32>>,
     process: Owner,
@@ -102,7 +102,7 @@ pub(in crate::access) struct Core {
 const MAX_WORKERS: usize = 16;
 /// The same with OpenCL. More threads wait for each other in the driver.
 const MAX_OPENCL_WORKERS: usize = 8;
-/// The lanes of a worker.
+/// The slots of a worker.
 const DEPTH: usize = 2;
 /// The least device memory for which there is a worker by default, in bytes.
 const MIN_BUDGET: u64 = 512 << 20;
@@ -134,9 +134,9 @@ const BATCHES_OF_ONE_QUEUE: usize = 4;
 const SOURCES: u64 = 4;
 
 /// What a decoder was made for: its task, length of the longest block, and blocks.
-pub(super) type Key = (RangeTask, u32, u32);
+pub(super) type DecoderKey = (RangeTask, u32, u32);
 
-impl Core {
+impl DeviceCore {
     pub(super) fn new(device: Arc<dyn Device>, options: &DeviceMemoryOptions) -> Arc<Self> {
         let budget = budget_now(&device, options.memory);
         let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -159,7 +159,7 @@ impl Core {
             device,
             workers,
             depth,
-            lane_budget: (budget - to_keep) / (workers * depth) as u64,
+            slot_budget: (budget - to_keep) / (workers * depth) as u64,
             options: *options,
             batches: Mutex::default(),
             process: Owner::here(),
@@ -169,7 +169,7 @@ impl Core {
 
     /// The most bytes of device memory to take.
     pub(super) fn budget(&self) -> u64 {
-        self.lane_budget * self.lanes() as u64
+        self.slot_budget * self.slots() as u64
     }
 
     /// Gives idle device memory back.
@@ -179,21 +179,21 @@ impl Core {
     }
 
     /// Device memory of a decoder, in bytes, as the costs of the kernels predict.
-    pub(super) fn memory_of(&self, (task, block_len, blocks): Key) -> u64 {
+    pub(super) fn memory_of(&self, (task, block_len, blocks): DecoderKey) -> u64 {
         let cost = RangeDecoder::cost_of_block(self.device.limits(), task, block_len);
         cost.map_or(0, |cost| cost.memory * u64::from(blocks))
     }
 
     /// How many batches can be on their way.
-    fn lanes(&self) -> usize {
+    fn slots(&self) -> usize {
         self.workers * self.depth
     }
 
-    /// The most batches of this kind that are on their way at once: all lanes, or as many as the device has use for.
+    /// The most batches of this kind that are on their way at once: all slots, or as many as the device has use for.
     pub(in crate::access) fn at_once(&self, kind: BatchKind) -> usize {
         match self.should_be_long(kind) {
-            true => self.lanes().min(BATCHES_OF_ONE_QUEUE),
-            false => self.lanes(),
+            true => self.slots().min(BATCHES_OF_ONE_QUEUE),
+            false => self.slots(),
         }
     }
 
@@ -202,7 +202,7 @@ impl Core {
         kind == BatchKind::Plain && self.device.limits().has_one_queue()
     }
 
-    /// The most blocks of up to `block_len` bytes that a lane decodes at once, as the costs of the kernels predict; 0
+    /// The most blocks of up to `block_len` bytes that a slot decodes at once, as the costs of the kernels predict; 0
     /// if the device declines them, or if not even one fits.
     pub(in crate::access) fn batch_of(
         &self,
@@ -225,7 +225,7 @@ impl Core {
         // Blocks to restore and their sources are in memory together.
         let with_sources = kind == BatchKind::Sources || task == RangeTask::Restore;
         let shares = if with_sources { 2 } else { 1 };
-        let in_memory = self.lane_budget / shares / cost.memory.max(1);
+        let in_memory = self.slot_budget / shares / cost.memory.max(1);
         let in_buffer = limits.max_buffer / cost.largest_buffer.max(1);
         let counted = u64::from(max_blocks(block_len));
         wanted.min(in_memory).min(in_buffer).min(counted) as u32

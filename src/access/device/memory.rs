@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::core::{Core, DeviceMemoryOptions};
+use super::core::{DeviceCore, DeviceMemoryOptions};
 use super::workers::Workers;
 use crate::gpu::device::{BufferId, Device, DeviceError, NativeBuffer, NativeStream};
 use crate::pipeline::buffer::zeroed;
@@ -34,12 +34,12 @@ use crate::pipeline::buffer::zeroed;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct DeviceMemory(Option<Arc<Handle>>);
+pub struct DeviceMemory(Option<Arc<WorkersHandle>>);
 
 /// Ends the workers with the last clone.
-struct Handle(Arc<Workers>);
+struct WorkersHandle(Arc<Workers>);
 
-impl Drop for Handle {
+impl Drop for WorkersHandle {
     fn drop(&mut self) {
         match self.0.core().is_here() {
             true => self.0.close(),
@@ -57,7 +57,7 @@ impl DeviceMemory {
 
     /// The memory of an open device. Its workers start with the first read.
     pub fn of_device(device: Arc<dyn Device>, options: &DeviceMemoryOptions) -> Self {
-        Self(Some(Arc::new(Handle(Workers::new(device, options)))))
+        Self(Some(Arc::new(WorkersHandle(Workers::new(device, options)))))
     }
 
     /// The device; `None` for host memory.
@@ -74,7 +74,7 @@ impl DeviceMemory {
             None => DeviceBuffer::on_host(self.clone(), bytes),
             Some(core) => {
                 let id = core.allocate(bytes.max(1).next_multiple_of(4))?;
-                let owned = OnDevice::new(Arc::clone(core), id, bytes);
+                let owned = BufferHandle::new(Arc::clone(core), id, bytes);
                 Ok(DeviceBuffer::on_device(self.clone(), owned, 0, bytes))
             }
         }
@@ -108,7 +108,7 @@ impl DeviceMemory {
         // SAFETY: the caller promises the same.
         let id = unsafe { core.device.import(buffer) }?;
         let len = len.or(core.device.buffer_bytes(id)).unwrap_or(0);
-        let owned = OnDevice::new(Arc::clone(core), id, start + len);
+        let owned = BufferHandle::new(Arc::clone(core), id, start + len);
         Ok(DeviceBuffer::on_device(self.clone(), owned, start, len))
     }
 
@@ -135,7 +135,7 @@ impl DeviceMemory {
         self.0.as_ref().map(|handle| &handle.0)
     }
 
-    fn core(&self) -> Option<&Arc<Core>> {
+    fn core(&self) -> Option<&Arc<DeviceCore>> {
         self.workers().map(|workers| workers.core())
     }
 }
@@ -152,15 +152,15 @@ impl fmt::Debug for DeviceMemory {
 /// A buffer that archives can be read into: see [`DeviceMemory`].
 pub struct DeviceBuffer {
     memory: DeviceMemory,
-    pub(in crate::access) place: Place<Vec<u8>>,
+    pub(in crate::access) place: BufferPlace<Vec<u8>>,
     len: u64,
 }
 
 /// Where the bytes of a buffer, or of a part of one, are.
-pub(in crate::access) enum Place<H> {
+pub(in crate::access) enum BufferPlace<H> {
     Host(H),
     Device {
-        buffer: Arc<OnDevice>,
+        buffer: Arc<BufferHandle>,
         /// Where the bytes begin in the device's buffer.
         start: u64,
     },
@@ -170,11 +170,11 @@ impl DeviceBuffer {
     fn on_host(memory: DeviceMemory, bytes: u64) -> Result<Self, DeviceError> {
         let no_memory = |_| DeviceError::OutOfMemory { bytes };
         let len = usize::try_from(bytes).map_err(|_| DeviceError::OutOfMemory { bytes })?;
-        Ok(Self { memory, place: Place::Host(zeroed(len).map_err(no_memory)?), len: bytes })
+        Ok(Self { memory, place: BufferPlace::Host(zeroed(len).map_err(no_memory)?), len: bytes })
     }
 
-    fn on_device(memory: DeviceMemory, buffer: OnDevice, start: u64, len: u64) -> Self {
-        Self { memory, place: Place::Device { buffer: Arc::new(buffer), start }, len }
+    fn on_device(memory: DeviceMemory, buffer: BufferHandle, start: u64, len: u64) -> Self {
+        Self { memory, place: BufferPlace::Device { buffer: Arc::new(buffer), start }, len }
     }
 
     /// Length in bytes.
@@ -195,23 +195,23 @@ impl DeviceBuffer {
     /// The bytes, if they are in host memory.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         match &self.place {
-            Place::Host(bytes) => Some(bytes),
-            Place::Device { .. } => None,
+            BufferPlace::Host(bytes) => Some(bytes),
+            BufferPlace::Device { .. } => None,
         }
     }
 
     /// The bytes, if they are in host memory, to write to.
     pub fn as_bytes_mut(&mut self) -> Option<&mut [u8]> {
         match &mut self.place {
-            Place::Host(bytes) => Some(bytes),
-            Place::Device { .. } => None,
+            BufferPlace::Host(bytes) => Some(bytes),
+            BufferPlace::Device { .. } => None,
         }
     }
 
     /// The buffer as its interface knows it, for callers with their own code there; valid while `self` lives. CUDA's
     /// address is that of the first byte. `None` for host memory.
     pub fn native(&self) -> Option<NativeBuffer> {
-        let Place::Device { buffer, start } = &self.place else { return None };
+        let BufferPlace::Device { buffer, start } = &self.place else { return None };
         self.memory.core()?.check_process().ok()?;
         match self.memory.device()?.export(buffer.id())? {
             NativeBuffer::Cuda { address, .. } => {
@@ -233,8 +233,8 @@ impl DeviceBuffer {
     /// The device's buffer, and where the caller's bytes begin in it; `None` for host memory.
     pub(crate) fn on(&self) -> Option<(BufferId, u64)> {
         match &self.place {
-            Place::Host(_) => None,
-            Place::Device { buffer, start } => Some((buffer.id(), *start)),
+            BufferPlace::Host(_) => None,
+            BufferPlace::Device { buffer, start } => Some((buffer.id(), *start)),
         }
     }
 
@@ -242,11 +242,11 @@ impl DeviceBuffer {
     /// if the range does not lie within the buffer. The caller sees to it that parts which are written at once do not
     /// overlap.
     pub(crate) fn part(&self, range: Range<u64>) -> Option<DeviceSliceMut<'_>> {
-        let Place::Device { buffer, start } = &self.place else { return None };
+        let BufferPlace::Device { buffer, start } = &self.place else { return None };
         if range.start > range.end || range.end > self.len {
             return None;
         }
-        let place = Place::Device { buffer: Arc::clone(buffer), start: start + range.start };
+        let place = BufferPlace::Device { buffer: Arc::clone(buffer), start: start + range.start };
         Some(DeviceSliceMut { memory: &self.memory, place, len: range.end - range.start })
     }
 
@@ -287,11 +287,11 @@ impl DeviceBuffer {
     pub fn copy_to_host(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         self.check(offset, into.len())?;
         match &self.place {
-            Place::Host(bytes) => {
+            BufferPlace::Host(bytes) => {
                 into.copy_from_slice(&bytes[offset as usize..][..into.len()]);
                 Ok(())
             }
-            Place::Device { buffer, start } => buffer.copy_to_host(start + offset, into),
+            BufferPlace::Device { buffer, start } => buffer.copy_to_host(start + offset, into),
         }
     }
 
@@ -305,11 +305,11 @@ impl DeviceBuffer {
             return Ok(());
         }
         match &mut self.place {
-            Place::Host(bytes) => {
+            BufferPlace::Host(bytes) => {
                 bytes[offset as usize..][..from.len()].copy_from_slice(from);
                 Ok(())
             }
-            Place::Device { buffer, start } => buffer.copy_from_host(*start + offset, from),
+            BufferPlace::Device { buffer, start } => buffer.copy_from_host(*start + offset, from),
         }
     }
 
@@ -333,7 +333,7 @@ impl fmt::Debug for DeviceBuffer {
 /// A part of a [`DeviceBuffer`], as a destination.
 pub struct DeviceSliceMut<'a> {
     memory: &'a DeviceMemory,
-    pub(in crate::access) place: Place<&'a mut [u8]>,
+    pub(in crate::access) place: BufferPlace<&'a mut [u8]>,
     len: u64,
 }
 
@@ -341,9 +341,9 @@ impl<'a> From<&'a mut DeviceBuffer> for DeviceSliceMut<'a> {
     fn from(buffer: &'a mut DeviceBuffer) -> Self {
         let DeviceBuffer { memory, place, len } = buffer;
         let place = match place {
-            Place::Host(bytes) => Place::Host(&mut bytes[..]),
-            Place::Device { buffer, start } => {
-                Place::Device { buffer: Arc::clone(buffer), start: *start }
+            BufferPlace::Host(bytes) => BufferPlace::Host(&mut bytes[..]),
+            BufferPlace::Device { buffer, start } => {
+                BufferPlace::Device { buffer: Arc::clone(buffer), start: *start }
             }
         };
         Self { memory, place, len: *len }
@@ -365,13 +365,13 @@ impl DeviceSliceMut<'_> {
     pub fn split_at_mut(self, mid: u64) -> Option<(Self, Self)> {
         let rest = self.len.checked_sub(mid)?;
         let (first, second) = match self.place {
-            Place::Host(bytes) => {
+            BufferPlace::Host(bytes) => {
                 let (first, second) = bytes.split_at_mut_checked(mid as usize)?;
-                (Place::Host(first), Place::Host(second))
+                (BufferPlace::Host(first), BufferPlace::Host(second))
             }
-            Place::Device { buffer, start } => (
-                Place::Device { buffer: Arc::clone(&buffer), start },
-                Place::Device { buffer, start: start + mid },
+            BufferPlace::Device { buffer, start } => (
+                BufferPlace::Device { buffer: Arc::clone(&buffer), start },
+                BufferPlace::Device { buffer, start: start + mid },
             ),
         };
         let memory = self.memory;
@@ -379,10 +379,10 @@ impl DeviceSliceMut<'_> {
     }
 
     /// The workers of the device's memory, its buffer there, and where the slice begins in it; `None` for host memory.
-    pub(in crate::access) fn on_device(&self) -> Option<(&Arc<Workers>, &Arc<OnDevice>, u64)> {
+    pub(in crate::access) fn on_device(&self) -> Option<(&Arc<Workers>, &Arc<BufferHandle>, u64)> {
         match &self.place {
-            Place::Host(_) => None,
-            Place::Device { buffer, start } => Some((self.memory.workers()?, buffer, *start)),
+            BufferPlace::Host(_) => None,
+            BufferPlace::Device { buffer, start } => Some((self.memory.workers()?, buffer, *start)),
         }
     }
 }
@@ -394,15 +394,15 @@ impl fmt::Debug for DeviceSliceMut<'_> {
 }
 
 /// A buffer of a device, freed when dropped. A buffer of the caller's is only forgotten then.
-pub(in crate::access) struct OnDevice {
-    core: Arc<Core>,
+pub(in crate::access) struct BufferHandle {
+    core: Arc<DeviceCore>,
     id: BufferId,
     /// Where the caller's bytes end.
     end: u64,
 }
 
-impl OnDevice {
-    pub(super) fn new(core: Arc<Core>, id: BufferId, end: u64) -> Self {
+impl BufferHandle {
+    pub(super) fn new(core: Arc<DeviceCore>, id: BufferId, end: u64) -> Self {
         Self { core, id, end }
     }
 
@@ -453,7 +453,7 @@ impl OnDevice {
     }
 }
 
-impl Drop for OnDevice {
+impl Drop for BufferHandle {
     fn drop(&mut self) {
         if self.core.is_here() {
             self.core.device.free(self.id);

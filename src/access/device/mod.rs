@@ -12,11 +12,11 @@
 //! - [`DeviceBuffer`] is a buffer there: one that pz allocated, or one of the caller's. In host memory it is a plain
 //!   allocation, so the same program runs without a device.
 //! - `compress` goes the other way: what lies in a buffer is encoded there, and only payloads cross the bus.
-//! - `core` is that device with its memory, whatever works on it; `workers` are its threads. Each has two lanes
-//!   (`lane`), which take turns: it takes a batch of blocks (`core` tells how long one is), reads their payloads,
-//!   and submits them. While one lane's batch is decoded, the worker reads the other's. Few threads call the driver
+//! - `core` is that device with its memory, whatever works on it; `workers` are its threads. Each has two slots
+//!   (`decoder_slot`), which take turns: it takes a batch of blocks (`core` tells how long one is), reads their payloads,
+//!   and submits them. While one slot's batch is decoded, the worker reads the other's. Few threads call the driver
 //!   then, in which threads wait for each other. One that has to wait reads for others (`payload`).
-//! - `flight` has a batch and what becomes of its blocks. Blocks with distant matches are put together on the device
+//! - `slot_batch` has a batch and what becomes of its blocks. Blocks with distant matches are put together on the device
 //!   (`restore`), from own bytes of which it keeps some (`kept`).
 //!
 //! The device checks what it decoded by the same checksums as the CPU. The CPU decodes what the device declines or gets
@@ -24,20 +24,22 @@
 
 mod compress;
 mod core;
-mod flight;
+mod decoder_slot;
 mod kept;
-mod lane;
 mod memory;
 mod payload;
 mod restore;
+mod slot_batch;
 #[cfg(test)]
 mod tests;
 mod workers;
 
 pub(super) use self::core::BatchKind;
 pub use self::core::DeviceMemoryOptions;
-pub(super) use flight::{Flight, LaneBatch, LaneBlock, Outcome, Piece, RestoredBlock};
-pub(super) use lane::Lane;
+pub(super) use decoder_slot::DecoderSlot;
+pub(super) use memory::{BufferHandle, BufferPlace};
 pub use memory::{DeviceBuffer, DeviceMemory, DeviceSliceMut};
-pub(super) use memory::{OnDevice, Place};
-pub(super) use workers::{Land, Requests, Run, Taken, Workers};
+pub(super) use slot_batch::{
+    BlockOutcome, RestoredBlock, RestoredPiece, SlotBatch, SlotBlock, SubmittedBatch,
+};
+pub(super) use workers::{BeginBatch, CompleteBatch, Requests, TakenBatch, Workers};

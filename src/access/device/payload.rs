@@ -8,7 +8,7 @@ use std::ops::Range;
 use crc32c::{crc32c, crc32c_append, crc32c_combine};
 use rayon::prelude::*;
 
-use super::flight::{self, LaneBlock};
+use super::slot_batch::{self, SlotBlock};
 use crate::access::sources::SourceError;
 use crate::format::{BlockHeader, Method, Pipeline};
 use crate::gpu::coder::{PayloadFeatures, RangeTask};
@@ -29,13 +29,13 @@ pub(super) fn task_of(header: &BlockHeader) -> Option<RangeTask> {
 
 /// What the host sees of a payload on its way.
 #[derive(Clone, Copy)]
-pub(super) struct Seen {
+pub(super) struct SeenPayload {
     pub(super) features: PayloadFeatures,
     /// Its first byte.
     pub(super) first: u8,
 }
 
-impl Seen {
+impl SeenPayload {
     /// `None` if the payload is damaged. There is nothing to decode of stored blocks, so the host checks them, while
     /// they are in its cache.
     pub(super) fn of(header: &BlockHeader, payload: &[u8]) -> Option<Self> {
@@ -78,17 +78,17 @@ fn crc_of_fill(byte: u8, len: u32) -> u32 {
 const PIECE: usize = 256 << 10;
 
 /// What the host sees of a payload; `None` if it is damaged.
-type Read = Result<Option<Seen>, SourceError>;
+type SeenResult = Result<Option<SeenPayload>, SourceError>;
 
 /// Reads the payloads of those of `blocks` whose numbers are `some` to `memory`, each from the next multiple of 16
 /// bytes on. What lies between them is zeroed.
-pub(super) fn read(memory: &mut [u8], blocks: &[LaneBlock<'_>], some: &[usize]) -> Vec<Read> {
+pub(super) fn read(memory: &mut [u8], blocks: &[SlotBlock<'_>], some: &[usize]) -> Vec<SeenResult> {
     let mut pieces = Vec::new();
     let mut payloads = Vec::with_capacity(some.len());
     let mut rest = &mut *memory;
     let mut start = 0;
     for (number, &at) in some.iter().enumerate() {
-        let LaneBlock { header, read, .. } = &blocks[at];
+        let SlotBlock { header, read, .. } = &blocks[at];
         let len = header.payload_len as usize;
         let (own, others) = rest.split_at_mut(len.next_multiple_of(16));
         let (payload, padding) = own.split_at_mut(len);
@@ -100,16 +100,17 @@ pub(super) fn read(memory: &mut [u8], blocks: &[LaneBlock<'_>], some: &[usize]) 
         start += len.next_multiple_of(16);
         rest = others;
     }
-    let read = |(number, read, from, into): (usize, &flight::Read<'_>, usize, &mut [u8])| {
-        read(from, into).err().map(|error| (number, error))
-    };
+    let read =
+        |(number, read, from, into): (usize, &slot_batch::ReadPayload<'_>, usize, &mut [u8])| {
+            read(from, into).err().map(|error| (number, error))
+        };
     let failed: Vec<_> = pieces.into_par_iter().filter_map(read).collect();
     let memory = &*memory;
     let see = |(number, (header, range)): (usize, (&BlockHeader, Range<usize>))| {
         let failed = failed.iter().find(|(failed, _)| *failed == number);
         match failed {
             Some((_, error)) => Err(error.clone()),
-            None => Ok(Seen::of(header, &memory[range])),
+            None => Ok(SeenPayload::of(header, &memory[range])),
         }
     };
     payloads.into_par_iter().enumerate().map(see).collect()

@@ -1,17 +1,18 @@
 //! Restores blocks with distant matches on a device.
 //!
-//! Such a block consists of own bytes, of its own and of blocks before it. A lane decodes those blocks, and moves the
+//! Such a block consists of own bytes, of its own and of blocks before it. A slot decodes those blocks, and moves the
 //! pieces to the contents of one more decoder, which computes the checksums and moves what is wanted of the contents.
 //! Own bytes stay in the device's memory as long as there is room (`kept`): blocks nearby often repeat the same ones.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::core::{BatchKind, Key};
-use super::flight::{
-    Flight, LaneBatch, LaneBlock, PartsOf, Piece, Purpose, RestoredBlock, Sending, Submitted,
+use super::core::{BatchKind, DecoderKey};
+use super::decoder_slot::{DecoderSlot, unprepared};
+use super::slot_batch::{
+    PartsOf, Purpose, RestoredBlock, RestoredPiece, Sending, SlotBatch, SlotBlock, SubmittedBatch,
+    SubmittedBlock,
 };
-use super::lane::{Lane, unprepared};
 use crate::gpu::coder::{CoderError, MovedPart, Origin, RangeDecoder, RangeTask, RawBlock};
 
 /// Longer pieces of restored blocks are moved in parts: all moves of a dispatch get as many workgroups as the longest.
@@ -24,7 +25,7 @@ fn cut(range: Range<u32>) -> impl Iterator<Item = (u32, u32)> {
 }
 
 /// Bytes of a source, and where they go.
-struct Placed {
+struct PlacedPiece {
     /// The number of the source.
     source: usize,
     /// The first byte.
@@ -34,14 +35,14 @@ struct Placed {
 }
 
 /// The pieces of blocks to restore, in the contents of `restorer`.
-fn placed(restorer: &RangeDecoder<'_>, blocks: &[RestoredBlock]) -> Vec<Placed> {
+fn placed(restorer: &RangeDecoder<'_>, blocks: &[RestoredBlock]) -> Vec<PlacedPiece> {
     let mut all = Vec::new();
-    for (slot, restored) in (0..).zip(blocks) {
+    for (block, restored) in (0..).zip(blocks) {
         let mut at = 0;
-        for &Piece { source, from, len } in &restored.pieces {
+        for &RestoredPiece { source, from, len } in &restored.pieces {
             for (from, bytes) in cut(from..from + len) {
-                let part = restorer.restored_part(Origin::Raw(from), bytes, (slot, at));
-                all.push(Placed { source, from, part });
+                let part = restorer.restored_part(Origin::Raw(from), bytes, (block, at));
+                all.push(PlacedPiece { source, from, part });
                 at += bytes;
             }
         }
@@ -49,15 +50,15 @@ fn placed(restorer: &RangeDecoder<'_>, blocks: &[RestoredBlock]) -> Vec<Placed> 
     all
 }
 
-impl Lane<'_> {
+impl DecoderSlot<'_> {
     /// Restores blocks with distant matches, those of `batch.restored` with the numbers in `range`, as many at once as
     /// a decoder has room for.
     pub(super) fn restore(
         &mut self,
-        batch: &LaneBatch<'_>,
+        batch: &SlotBatch<'_>,
         range: Range<usize>,
         parts_of: &mut PartsOf<'_>,
-        flight: &mut Flight,
+        submitted: &mut SubmittedBatch,
     ) -> Result<(), CoderError> {
         let most = self.core.batch_of(RangeTask::Restore, batch.block_len, batch.kind);
         if most == 0 {
@@ -66,7 +67,7 @@ impl Lane<'_> {
         let key = (RangeTask::Restore, batch.block_len, most);
         for start in range.clone().step_by(most as usize) {
             let some = start..range.end.min(start + most as usize);
-            self.restore_group(key, batch, some, parts_of, flight)?;
+            self.restore_group(key, batch, some, parts_of, submitted)?;
         }
         Ok(())
     }
@@ -75,13 +76,13 @@ impl Lane<'_> {
     /// checks what has become of them.
     fn restore_group(
         &mut self,
-        key: Key,
-        batch: &LaneBatch<'_>,
+        key: DecoderKey,
+        batch: &SlotBatch<'_>,
         some: Range<usize>,
         parts_of: &mut PartsOf<'_>,
-        flight: &mut Flight,
+        submitted: &mut SubmittedBatch,
     ) -> Result<(), CoderError> {
-        self.reserve_decoder(key, flight, None)?;
+        self.reserve_decoder(key, submitted, None)?;
         let core = self.core;
         let Some((_, restorer)) = self.decoders.front_mut() else { return Ok(()) };
         let mut all = placed(restorer, &batch.restored[some.clone()]);
@@ -94,7 +95,7 @@ impl Lane<'_> {
         };
         let mut own: HashMap<_, _> = numbers.iter().filter_map(of_kept).collect();
         numbers.retain(|number| !own.contains_key(number));
-        let from_own = |Placed { source, from, part }: &Placed| {
+        let from_own = |PlacedPiece { source, from, part }: &PlacedPiece| {
             let (_, own) = own.get(source)?;
             let origin = Origin::Buffer(own.buffer(), own.bytes() as u32, *from);
             Some(MovedPart { origin, ..*part })
@@ -103,19 +104,23 @@ impl Lane<'_> {
         restorer.submit(&[], &mut from_own)?;
         // Others are kept from now on.
         for source in numbers.iter().copied().filter(|_| self.is_open) {
-            let LaneBlock { id, header, .. } = &batch.sources[source];
+            let SlotBlock { id, header, .. } = &batch.sources[source];
             let Some(new) = core.kept.buffer(header.content_len) else { continue };
             let (buffer, buffer_end) = (new.buffer(), new.bytes());
             all.extend(cut(0..header.content_len).map(|(from, bytes)| {
                 let (origin, at) = (Origin::Raw(from), u64::from(from));
-                Placed { source, from, part: MovedPart { origin, bytes, buffer, buffer_end, at } }
+                PlacedPiece {
+                    source,
+                    from,
+                    part: MovedPart { origin, bytes, buffer, buffer_end, at },
+                }
             }));
             own.insert(source, (*id, new));
         }
         all.sort_by_key(|placed| placed.source);
         let alone = batch.blocks.len();
         let members = alone + some.start..alone + some.end;
-        let group = flight.add_group(members, numbers.len(), own.into_values().collect());
+        let group = submitted.add_group(members, numbers.len(), own.into_values().collect());
         let pieces_of = &mut |number: usize, origin: &dyn Fn(u32) -> Origin| {
             let first = all.partition_point(|placed| placed.source < number);
             let of_source = all[first..].iter().take_while(|placed| placed.source == number);
@@ -126,11 +131,11 @@ impl Lane<'_> {
         let (block_len, blocks, restoring) = (batch.block_len, &batch.sources, Some((group, key)));
         let sending = Sending { block_len, kind: BatchKind::Sources, blocks, restoring };
         let restored = self
-            .send(&numbers, &sending, pieces_of, flight)
-            .and_then(|()| self.submit_restored(key, batch, some, parts_of, flight));
+            .send(&numbers, &sending, pieces_of, submitted)
+            .and_then(|()| self.submit_restored(key, batch, some, parts_of, submitted));
         if restored.is_err() {
-            self.drop_all(flight);
-            flight.drop_group();
+            self.drop_all(submitted);
+            submitted.drop_group();
         }
         restored
     }
@@ -138,21 +143,21 @@ impl Lane<'_> {
     /// Submits the blocks that have been put together.
     fn submit_restored(
         &mut self,
-        key: Key,
-        batch: &LaneBatch<'_>,
+        key: DecoderKey,
+        batch: &SlotBatch<'_>,
         some: Range<usize>,
         parts_of: &mut PartsOf<'_>,
-        flight: &mut Flight,
+        submitted: &mut SubmittedBatch,
     ) -> Result<(), CoderError> {
         let (mut raws, mut parts, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
-        for (slot, number) in (0..).zip(some) {
+        for (block, number) in (0..).zip(some) {
             let restored = &batch.restored[number];
             raws.push(RawBlock { content_len: restored.content_len, ..RawBlock::default() });
             let number = batch.blocks.len() + number;
-            let origin = |from| Origin::Contents(slot, from);
+            let origin = |from| Origin::Contents(block, from);
             parts.extend(parts_of(number, &origin));
             let (purpose, content_crc) = (Purpose::Wanted(number), restored.content_crc);
-            blocks.push(Submitted { purpose, payload_crc: 0, content_crc });
+            blocks.push(SubmittedBlock { purpose, payload_crc: 0, content_crc });
         }
         let Some((_, decoder)) = self.decoders.iter_mut().find(|(own, _)| *own == key) else {
             return Ok(());
@@ -161,7 +166,7 @@ impl Lane<'_> {
             return Err(CoderError::Device(unprepared()));
         }
         decoder.submit(&raws, &mut parts)?;
-        flight.submitted.push((key, blocks));
+        submitted.in_decoders.push((key, blocks));
         Ok(())
     }
 }

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use rayon::ThreadPoolBuilder;
 
 use super::compress::Encoders;
-use super::core::{Core, DeviceMemoryOptions};
-use super::lane::Lane;
+use super::core::{DeviceCore, DeviceMemoryOptions};
+use super::decoder_slot::DecoderSlot;
 use super::payload;
 use crate::gpu::device::{Device, DeviceError};
 use crate::sync::{Condvar, Mutex};
 
 /// The threads of a device, which all archives share that are read into its memory, and those that compress.
 pub(in crate::access) struct Workers {
-    core: Arc<Core>,
-    state: Mutex<State>,
+    core: Arc<DeviceCore>,
+    state: Mutex<WorkersState>,
     /// Wakes workers.
     queued: Condvar,
     /// Those who bring contents back, compressed.
@@ -26,7 +26,7 @@ pub(in crate::access) struct Workers {
 }
 
 #[derive(Default)]
-struct State {
+struct WorkersState {
     /// Archives for whose blocks somebody waits.
     pending: VecDeque<Arc<dyn Requests>>,
     /// Workers that have batches which are not urgent.
@@ -44,20 +44,20 @@ pub(in crate::access) trait Requests: Send + Sync {
     fn is_empty(&self) -> bool;
 
     /// Takes the next batch; `None` if there is nothing to do, or nothing urgent. The result is to be run.
-    fn take(&self, only_urgent: bool) -> Option<Taken>;
+    fn take(&self, only_urgent: bool) -> Option<TakenBatch>;
 }
 
 /// Work that each worker does once. None begins it before all have taken it.
-struct OnEachLane {
-    make: Arc<Make>,
+struct OnEachSlot {
+    make: Arc<OnSlot>,
     meeting: Arc<Barrier>,
     /// Where those workers that have not taken it tell how it went.
     outcomes: Mutex<Vec<mpsc::Sender<Result<(), DeviceError>>>>,
 }
 
-type Make = dyn Fn(&mut Lane<'_>) -> Result<(), DeviceError> + Send + Sync;
+type OnSlot = dyn Fn(&mut DecoderSlot<'_>) -> Result<(), DeviceError> + Send + Sync;
 
-impl Requests for OnEachLane {
+impl Requests for OnEachSlot {
     fn key(&self) -> usize {
         Arc::as_ptr(&self.meeting).addr()
     }
@@ -66,47 +66,49 @@ impl Requests for OnEachLane {
         self.outcomes.lock().is_empty()
     }
 
-    fn take(&self, _: bool) -> Option<Taken> {
+    fn take(&self, _: bool) -> Option<TakenBatch> {
         let outcome = self.outcomes.lock().pop()?;
         let (make, meeting) = (Arc::clone(&self.make), Arc::clone(&self.meeting));
-        let run: Box<Run> = Box::new(move |lane| {
+        let run: Box<BeginBatch> = Box::new(move |slot| {
             meeting.wait();
-            let _ = outcome.send(make(lane));
+            let _ = outcome.send(make(slot));
             None
         });
-        Some(Taken { is_urgent: true, run })
+        Some(TakenBatch { is_urgent: true, run })
     }
 }
 
 /// A batch that a worker has taken.
-pub(in crate::access) struct Taken {
+pub(in crate::access) struct TakenBatch {
     pub(in crate::access) is_urgent: bool,
     /// Brings its blocks to the device.
-    pub(in crate::access) run: Box<Run>,
+    pub(in crate::access) run: Box<BeginBatch>,
 }
 
 /// What a worker does next.
-enum Next {
+enum NextStep {
     /// This batch.
-    Batch(Taken),
+    Batch(TakenBatch),
     /// There is nothing to begin, and a batch to end.
-    Land,
+    CompleteBatch,
     /// There has been nothing for a while.
     Idle,
     /// The device is closed.
     Closed,
 }
 
-/// Begins the work on a batch. What is returned, if more is to be done, ends it with the same lane.
-pub(in crate::access) type Run = dyn FnOnce(&mut Lane<'_>) -> Option<Box<Land>> + Send;
+/// Begins the work on a batch. What is returned, if more is to be done, ends it with the same slot.
+pub(in crate::access) type BeginBatch =
+    dyn FnOnce(&mut DecoderSlot<'_>) -> Option<Box<CompleteBatch>> + Send;
 
 /// Ends the work on a batch. Fails if the device can no longer be used.
-pub(in crate::access) type Land = dyn FnOnce(&mut Lane<'_>) -> Result<(), DeviceError> + Send;
+pub(in crate::access) type CompleteBatch =
+    dyn FnOnce(&mut DecoderSlot<'_>) -> Result<(), DeviceError> + Send;
 
-/// A batch that a worker has begun, and the number of its lane.
-struct Begun {
-    land: Box<Land>,
-    lane: usize,
+/// A batch that a worker has begun, and the number of its slot.
+struct BegunBatch {
+    complete: Box<CompleteBatch>,
+    slot: usize,
     is_urgent: bool,
 }
 
@@ -118,13 +120,13 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Workers {
     pub(super) fn new(device: Arc<dyn Device>, options: &DeviceMemoryOptions) -> Arc<Self> {
-        let core = Core::new(device, options);
+        let core = DeviceCore::new(device, options);
         let encoders = Encoders::new(&core);
         Arc::new(Self { core, state: Mutex::default(), queued: Condvar::new(), encoders })
     }
 
     /// The device.
-    pub(in crate::access) fn core(&self) -> &Arc<Core> {
+    pub(in crate::access) fn core(&self) -> &Arc<DeviceCore> {
         &self.core
     }
 
@@ -133,7 +135,7 @@ impl Workers {
         &self.encoders
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WorkersState> {
         self.state.lock()
     }
 
@@ -159,17 +161,17 @@ impl Workers {
         Ok(())
     }
 
-    /// Calls `make` once on a lane of each worker, and waits.
+    /// Calls `make` once on a slot of each worker, and waits.
     ///
     /// # Errors
     /// An error of `make`, or that of [`Self::notify`].
-    pub(in crate::access) fn on_each_lane(
+    pub(in crate::access) fn on_each_slot(
         self: &Arc<Self>,
-        make: impl Fn(&mut Lane<'_>) -> Result<(), DeviceError> + Send + Sync + 'static,
+        make: impl Fn(&mut DecoderSlot<'_>) -> Result<(), DeviceError> + Send + Sync + 'static,
     ) -> Result<(), DeviceError> {
         let (sender, outcomes) = mpsc::channel();
         let workers = self.core.workers;
-        let each = OnEachLane {
+        let each = OnEachSlot {
             make: Arc::new(make),
             meeting: Arc::new(Barrier::new(workers)),
             outcomes: Mutex::new(vec![sender; workers]),
@@ -179,7 +181,7 @@ impl Workers {
         outcomes.iter().collect()
     }
 
-    fn start(self: &Arc<Self>, state: &mut State) -> Result<(), DeviceError> {
+    fn start(self: &Arc<Self>, state: &mut WorkersState) -> Result<(), DeviceError> {
         self.core.check()?;
         if state.has_started {
             return Ok(());
@@ -212,31 +214,32 @@ impl Workers {
     /// Brings blocks to the device until it is closed.
     fn work(&self) {
         self.core.device.stay_on_thread();
-        let mut lanes: Vec<_> = (0..self.core.depth).map(|_| Lane::new(&self.core)).collect();
-        let mut begun: Option<Begun> = None;
-        let mut lane = 0;
+        let mut slots: Vec<_> =
+            (0..self.core.depth).map(|_| DecoderSlot::new(&self.core)).collect();
+        let mut begun: Option<BegunBatch> = None;
+        let mut slot = 0;
         let mut is_busy = false;
         loop {
-            let is_empty = lanes.iter().all(Lane::is_empty);
+            let is_empty = slots.iter().all(DecoderSlot::is_empty);
             match self.next(is_empty, begun.is_some(), &mut is_busy) {
-                Next::Batch(taken) => {
-                    lane = (lane + 1) % lanes.len();
-                    if begun.as_ref().is_some_and(|begun| begun.lane == lane) {
-                        self.land(&mut lanes, &mut begun);
+                NextStep::Batch(taken) => {
+                    slot = (slot + 1) % slots.len();
+                    if begun.as_ref().is_some_and(|begun| begun.slot == slot) {
+                        self.complete(&mut slots, &mut begun);
                     }
                     let is_urgent = taken.is_urgent;
                     // A source may be a caller's own code.
-                    let run = catch_unwind(AssertUnwindSafe(|| (taken.run)(&mut lanes[lane])));
-                    self.land(&mut lanes, &mut begun);
-                    let land = self.checked(run.map(Ok), &mut lanes[lane]).flatten();
-                    begun = land.map(|land| Begun { land, lane, is_urgent });
+                    let run = catch_unwind(AssertUnwindSafe(|| (taken.run)(&mut slots[slot])));
+                    self.complete(&mut slots, &mut begun);
+                    let complete = self.checked(run.map(Ok), &mut slots[slot]).flatten();
+                    begun = complete.map(|complete| BegunBatch { complete, slot, is_urgent });
                 }
-                Next::Land => self.land(&mut lanes, &mut begun),
-                Next::Idle => {
+                NextStep::CompleteBatch => self.complete(&mut slots, &mut begun),
+                NextStep::Idle => {
                     self.core.kept.clear();
-                    lanes.iter_mut().for_each(Lane::release_all);
+                    slots.iter_mut().for_each(DecoderSlot::release_all);
                 }
-                Next::Closed => return self.land(&mut lanes, &mut begun),
+                NextStep::Closed => return self.complete(&mut slots, &mut begun),
             }
             if is_busy && begun.as_ref().is_none_or(|begun| begun.is_urgent) {
                 is_busy = false;
@@ -248,34 +251,34 @@ impl Workers {
     }
 
     /// Ends a batch that was begun.
-    fn land(&self, lanes: &mut [Lane<'_>], begun: &mut Option<Begun>) {
-        let Some(Begun { land, lane, .. }) = begun.take() else { return };
-        help_until(|| lanes[lane].has_ended());
-        let landed = catch_unwind(AssertUnwindSafe(|| land(&mut lanes[lane])));
-        let _ = self.checked(landed, &mut lanes[lane]);
+    fn complete(&self, slots: &mut [DecoderSlot<'_>], begun: &mut Option<BegunBatch>) {
+        let Some(BegunBatch { complete, slot, .. }) = begun.take() else { return };
+        help_until(|| slots[slot].has_ended());
+        let completed = catch_unwind(AssertUnwindSafe(|| complete(&mut slots[slot])));
+        let _ = self.checked(completed, &mut slots[slot]);
     }
 
-    /// The result of work on a lane, if it went well. Otherwise notes that the device has failed, or empties the lane.
+    /// The result of work on a slot, if it went well. Otherwise notes that the device has failed, or empties the slot.
     fn checked<T>(
         &self,
         done: thread::Result<Result<T, DeviceError>>,
-        lane: &mut Lane<'_>,
+        slot: &mut DecoderSlot<'_>,
     ) -> Option<T> {
         match done {
             Ok(Ok(value)) => return Some(value),
             Ok(Err(error)) => self.core.fail(error),
-            Err(_) => lane.settle(),
+            Err(_) => slot.settle(),
         }
         None
     }
 
     /// Waits for a batch, unless one `has_begun`. One worker only does what is urgent, so that it never waits for a
     /// slow source. `is_busy` tells whether this worker has a batch that is not urgent.
-    fn next(&self, is_lane_empty: bool, has_begun: bool, is_busy: &mut bool) -> Next {
+    fn next(&self, is_slot_empty: bool, has_begun: bool, is_busy: &mut bool) -> NextStep {
         let mut state = self.lock();
         loop {
             if state.is_closed {
-                return Next::Closed;
+                return NextStep::Closed;
             }
             let others = state.busy - usize::from(*is_busy);
             let workers = self.core.workers;
@@ -293,19 +296,19 @@ impl Workers {
                 if !taken.is_urgent && !std::mem::replace(is_busy, true) {
                     state.busy += 1;
                 }
-                return Next::Batch(taken);
+                return NextStep::Batch(taken);
             }
             if has_begun {
-                return Next::Land;
+                return NextStep::CompleteBatch;
             }
             // There is nothing that it could give back, or would be able to make again.
-            if is_lane_empty || self.core.options.only_prepared {
+            if is_slot_empty || self.core.options.only_prepared {
                 state = self.queued.wait(state);
                 continue;
             }
             let (woken, has_timed_out) = self.queued.wait_timeout(state, self.core.options.idle);
             if has_timed_out {
-                return Next::Idle;
+                return NextStep::Idle;
             }
             state = woken;
         }

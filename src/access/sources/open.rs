@@ -22,11 +22,11 @@ pub fn open(uri: &Uri, options: &SourceOptions) -> Result<Arc<dyn Source>, Sourc
         Address::File(path) => Ok(Arc::new(file::FileSource::open(uri.to_string(), path)?)),
         Address::Memory(name) => memory::open(uri, name),
         #[cfg(feature = "remote")]
-        Address::Http(url) => http::open(uri, http::Target::Url(url.clone()), options),
+        Address::Http(url) => http::open(uri, http::HttpTarget::Url(url.clone()), options),
         #[cfg(feature = "remote")]
         Address::S3 { bucket, key } => {
             let object = s3::Object::from_environment(uri, bucket, key)?;
-            http::open(uri, http::Target::S3(object), options)
+            http::open(uri, http::HttpTarget::S3(object), options)
         }
         #[cfg(not(feature = "remote"))]
         Address::Http(_) | Address::S3 { .. } => {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crc32c::crc32c;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
-use super::job::Job;
+use super::job::CompressJob;
 use crate::error::Error;
 use crate::format::Method;
 use crate::gpu::coder::EncodedBlock;
@@ -18,37 +18,37 @@ use crate::pipeline::modules::refusal;
 use crate::stream::ReadAt;
 
 /// A block that has been encoded.
-pub(super) struct Block {
+pub(super) struct OutputBlock {
     pub(super) coded: Coded,
     pub(super) content_len: u32,
-    pub(super) payload: Payload,
+    pub(super) payload: OutputPayload,
 }
 
 /// Where a payload is.
-pub(super) enum Payload {
+pub(super) enum OutputPayload {
     /// In the memory of its batch.
     Batch(Range<usize>),
     /// On the host: a payload that the host has made, or contents that are stored.
     Host(Vec<u8>),
 }
 
-impl Block {
+impl OutputBlock {
     pub(super) fn payload_len(&self) -> usize {
         match &self.payload {
-            Payload::Batch(range) => range.len(),
-            Payload::Host(bytes) => bytes.len(),
+            OutputPayload::Batch(range) => range.len(),
+            OutputPayload::Host(bytes) => bytes.len(),
         }
     }
 }
 
 /// Encodes what a device leaves to the host.
-pub(super) struct Host<'a> {
-    job: &'a Job,
+pub(super) struct HostEncoder<'a> {
+    job: &'a CompressJob,
     engine: CpuEngine,
 }
 
-impl<'a> Host<'a> {
-    pub(super) fn new(job: &'a Job) -> Self {
+impl<'a> HostEncoder<'a> {
+    pub(super) fn new(job: &'a CompressJob) -> Self {
         Self { job, engine: CpuEngine::new() }
     }
 
@@ -57,7 +57,7 @@ impl<'a> Host<'a> {
         &self,
         numbers: Range<u64>,
         encoded: &[Option<EncodedBlock>],
-    ) -> Result<Vec<Block>, Error> {
+    ) -> Result<Vec<OutputBlock>, Error> {
         let made = |at: usize| encoded.get(at).copied().flatten();
         let count = (numbers.end - numbers.start) as usize;
         let block = |at| self.block(numbers.start + at as u64, made(at));
@@ -66,12 +66,16 @@ impl<'a> Host<'a> {
 
     /// Block `number`, of which the device has `made` this. What it has stored, and what may be one repeated byte,
     /// which has a method of its own, comes to the host.
-    pub(super) fn block(&self, number: u64, made: Option<EncodedBlock>) -> Result<Block, Error> {
+    pub(super) fn block(
+        &self,
+        number: u64,
+        made: Option<EncodedBlock>,
+    ) -> Result<OutputBlock, Error> {
         let (offset, content_len) = self.job.block(number);
         let in_batch = |made: &EncodedBlock| {
             let (coded, (start, len)) = (self.job.coded(made), made.payload?);
             let range = start as usize..start as usize + len as usize;
-            Some(Block { coded, content_len, payload: Payload::Batch(range) })
+            Some(OutputBlock { coded, content_len, payload: OutputPayload::Batch(range) })
         };
         let mut block = made.as_ref().and_then(in_batch);
         if let Some(block) = block.take_if(|block| !is_tiny(block.payload_len(), content_len)) {
@@ -103,7 +107,7 @@ impl<'a> Host<'a> {
         }
         let coded = job.coded.ok_or(Error::Internal { what: "a block could not be encoded" })?;
         let bytes = if coded.method == Method::Store { contents } else { payload };
-        Ok(Block { coded, content_len, payload: Payload::Host(bytes) })
+        Ok(OutputBlock { coded, content_len, payload: OutputPayload::Host(bytes) })
     }
 }
 

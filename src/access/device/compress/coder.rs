@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::job::{Job, Key};
-use crate::access::device::core::Core;
+use super::job::{CoderKey, CompressJob};
+use crate::access::device::core::DeviceCore;
 use crate::gpu::coder::{
     CallerBuffers, CoderError, Decoder, EncodedBlock, Encoder, PayloadFeatures, PayloadPlace,
 };
@@ -17,7 +17,7 @@ const PAGES: usize = 4 << 20;
 /// Encodes batches one after another. While one is being encoded, the payloads of the one before come to the host:
 /// batches use two outboxes in turns.
 pub(super) struct Coder<'d> {
-    key: Key,
+    key: CoderKey,
     most: Lengths,
     encoder: Encoder<'d>,
     device: &'d dyn Device,
@@ -46,7 +46,7 @@ pub(super) struct Encoded {
 }
 
 /// Blocks of a batch on the host.
-pub(super) struct Piece {
+pub(super) struct FetchedPiece {
     /// `None` where the device is wrong. Payloads lie at these offsets in `bytes`.
     pub(super) blocks: Vec<Option<EncodedBlock>>,
     pub(super) bytes: HostMemory,
@@ -72,8 +72,12 @@ impl Drop for Outbox<'_> {
 
 impl<'d> Coder<'d> {
     /// A coder for up to so many blocks at once.
-    pub(super) fn new(core: &'d Core, key: Key, most: Lengths) -> Result<Self, CoderError> {
-        let Key { recipe, block_len, verifies } = key;
+    pub(super) fn new(
+        core: &'d DeviceCore,
+        key: CoderKey,
+        most: Lengths,
+    ) -> Result<Self, CoderError> {
+        let CoderKey { recipe, block_len, verifies } = key;
         let device: &dyn Device = &*core.pool;
         let shape = Shape::new(most.batch, block_len);
         let bytes = key.outbox_bytes(device.limits(), most.batch)?;
@@ -95,13 +99,17 @@ impl<'d> Coder<'d> {
     }
 
     /// Whether it is made for this, and for at least so many blocks.
-    pub(super) fn is_for(&self, key: &Key, most: Lengths) -> bool {
+    pub(super) fn is_for(&self, key: &CoderKey, most: Lengths) -> bool {
         self.key == *key && self.most.batch >= most.batch && self.most.piece >= most.piece
     }
 
     /// Starts to encode the blocks `numbers`. The payloads go to an outbox, from which the batch before the last has
     /// been fetched.
-    pub(super) fn start(&mut self, job: &Job, numbers: Range<u64>) -> Result<(), CoderError> {
+    pub(super) fn start(
+        &mut self,
+        job: &CompressJob,
+        numbers: Range<u64>,
+    ) -> Result<(), CoderError> {
         let start = job.contents.start + job.block(numbers.start).0;
         let lens = job.lens(numbers);
         self.last = 1 - self.last;
@@ -121,7 +129,7 @@ impl<'d> Coder<'d> {
         &mut self,
         Encoded { blocks, outbox }: &mut Encoded,
         lens: &[u32],
-    ) -> Result<Piece, CoderError> {
+    ) -> Result<FetchedPiece, CoderError> {
         let outbox = self.outboxes[*outbox].buffer;
         let blocks: Vec<_> = blocks.drain(..lens.len()).collect();
         let places = || blocks.iter().filter_map(|block| block.payload);
@@ -142,7 +150,7 @@ impl<'d> Coder<'d> {
         };
         let blocks =
             blocks.iter().zip(sound).map(|(block, is_sound)| is_sound.then(|| here(block)));
-        Ok(Piece { blocks: blocks.collect(), bytes })
+        Ok(FetchedPiece { blocks: blocks.collect(), bytes })
     }
 
     /// Decodes the payloads in an outbox. The host has `bytes`, which begin there at offset `from`. Returns for each

@@ -7,9 +7,9 @@ use std::sync::{Arc, MutexGuard};
 use std::thread;
 
 use super::coder::Coder;
-use super::job::{Job, Key};
-use super::slot::{Outlet, Slot};
-use crate::access::device::core::Core;
+use super::job::{CoderKey, CompressJob};
+use super::slot::{EncoderSlot, Outlet};
+use crate::access::device::core::DeviceCore;
 use crate::gpu::device::{Device, DeviceError, budget_now};
 use crate::gpu::model::budget::{Batches, BlockCost, batches, one_batch};
 use crate::sync::Mutex;
@@ -27,20 +27,20 @@ const LONGER: u64 = 2;
 
 /// The threads of a device, each with a coder.
 pub(in crate::access::device) struct Encoders {
-    core: Arc<Core>,
-    state: Mutex<State>,
+    core: Arc<DeviceCore>,
+    state: Mutex<EncodersState>,
 }
 
 #[derive(Default)]
-struct State {
-    threads: Vec<Sender<Task>>,
+struct EncodersState {
+    threads: Vec<Sender<EncodeTask>>,
     /// What the coders that are kept were made for, and how much memory they take in all.
-    kept: Option<(Key, Batches, u64)>,
+    kept: Option<(CoderKey, Batches, u64)>,
 }
 
 /// What a thread does for a job.
-struct Task {
-    job: Arc<Job>,
+struct EncodeTask {
+    job: Arc<CompressJob>,
     number: u64,
     outlet: Outlet,
     /// Dropped when nothing refers to the contents any more.
@@ -58,11 +58,11 @@ impl Ended {
 }
 
 impl Encoders {
-    pub(in crate::access::device) fn new(core: &Arc<Core>) -> Arc<Self> {
+    pub(in crate::access::device) fn new(core: &Arc<DeviceCore>) -> Arc<Self> {
         Arc::new(Self { core: Arc::clone(core), state: Mutex::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, EncodersState> {
         self.state.lock()
     }
 
@@ -73,7 +73,7 @@ impl Encoders {
     }
 
     /// How many blocks are encoded at once; `None` if not even one fits. What fitted the last time is kept.
-    pub(super) fn fitting(&self, key: &Key, cost: &BlockCost) -> Option<Batches> {
+    pub(super) fn fitting(&self, key: &CoderKey, cost: &BlockCost) -> Option<Batches> {
         let device = &self.core.device;
         let kept = self.lock().kept;
         if let Some((_, batches, _)) = kept.filter(|(last, ..)| last == key) {
@@ -107,14 +107,14 @@ impl Encoders {
     /// Fails if the system has no thread to spare. The caller waits in any case: some may have begun.
     pub(super) fn start(
         self: &Arc<Self>,
-        job: &Arc<Job>,
+        job: &Arc<CompressJob>,
         outlets: Vec<Outlet>,
     ) -> (Ended, Result<(), DeviceError>) {
         let (done, ended) = mpsc::channel();
         let mut state = self.lock();
         state.kept = Some(job.kept());
         for (number, outlet) in (0..).zip(outlets) {
-            let task = Task { job: Arc::clone(job), number, outlet, _done: done.clone() };
+            let task = EncodeTask { job: Arc::clone(job), number, outlet, _done: done.clone() };
             if let Err(error) = state.give(self, task) {
                 return (Ended(ended), Err(error));
             }
@@ -130,9 +130,9 @@ impl Encoders {
     }
 }
 
-impl State {
+impl EncodersState {
     /// Gives `task` to its thread, which is started if it is not there.
-    fn give(&mut self, encoders: &Arc<Encoders>, mut task: Task) -> Result<(), DeviceError> {
+    fn give(&mut self, encoders: &Arc<Encoders>, mut task: EncodeTask) -> Result<(), DeviceError> {
         let number = task.number as usize;
         if let Some(thread) = self.threads.get(number) {
             match thread.send(task) {
@@ -153,7 +153,7 @@ impl State {
 }
 
 /// Does tasks until the device is closed.
-fn run(encoders: &Encoders, tasks: &Receiver<Task>) {
+fn run(encoders: &Encoders, tasks: &Receiver<EncodeTask>) {
     let core = &*encoders.core;
     core.device.stay_on_thread();
     let mut coder: Option<Coder<'_>> = None;
@@ -163,8 +163,8 @@ fn run(encoders: &Encoders, tasks: &Receiver<Task>) {
             None => tasks.recv().map_err(RecvTimeoutError::from),
         };
         match task {
-            Ok(Task { job, number, outlet, _done }) => {
-                let work = || Slot::new(&job, number).run(core, &mut coder, &outlet);
+            Ok(EncodeTask { job, number, outlet, _done }) => {
+                let work = || EncoderSlot::new(&job, number).run(core, &mut coder, &outlet);
                 let has_panicked = catch_unwind(AssertUnwindSafe(work)).is_err();
                 if has_panicked {
                     encoders.release(&mut coder);

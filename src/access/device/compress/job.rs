@@ -4,8 +4,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::access::device::core::Core;
-use crate::access::device::memory::OnDevice;
+use crate::access::device::core::DeviceCore;
+use crate::access::device::memory::BufferHandle;
 use crate::codec::filter::Filter;
 use crate::codec::{Codec, Recipe};
 use crate::error::Error;
@@ -22,21 +22,21 @@ use crate::stream::{EncodeBasis, ReadAt};
 
 /// Bytes of a buffer of a device.
 #[derive(Clone)]
-pub(super) struct Contents {
-    pub(super) buffer: Arc<OnDevice>,
+pub(super) struct DeviceContents {
+    pub(super) buffer: Arc<BufferHandle>,
     /// Their offset in the buffer.
     pub(super) start: u64,
     pub(super) len: u64,
 }
 
-impl Contents {
+impl DeviceContents {
     /// The buffer.
     pub(super) fn id(&self) -> BufferId {
         self.buffer.id()
     }
 }
 
-impl ReadAt for Contents {
+impl ReadAt for DeviceContents {
     fn len(&self) -> u64 {
         self.len
     }
@@ -50,13 +50,13 @@ impl ReadAt for Contents {
 
 /// What a coder is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct CoderKey {
     pub(super) recipe: Recipe,
     pub(super) block_len: u32,
     pub(super) verifies: bool,
 }
 
-impl Key {
+impl CoderKey {
     /// What it takes to encode a block, its part of the second outbox included.
     pub(super) fn encoding(&self, limits: &Limits) -> Result<BlockCost, PlanError> {
         let Self { recipe, block_len, .. } = *self;
@@ -95,10 +95,10 @@ const PIECE: u64 = 64 << 20;
 pub(super) const PIECES: u64 = 2;
 
 /// Contents that the device compresses.
-pub(super) struct Job {
-    pub(super) contents: Contents,
+pub(super) struct CompressJob {
+    pub(super) contents: DeviceContents,
     pub(super) header: FrameHeader,
-    key: Key,
+    key: CoderKey,
     /// The method of blocks that the device encodes.
     method: Method,
     /// What fits the device.
@@ -115,13 +115,13 @@ pub(super) struct Job {
     pub(super) statistics: Option<Statistics>,
 }
 
-impl Job {
+impl CompressJob {
     /// `None` if the host is to compress these contents. `fitting` finds out what fits the device.
     pub(super) fn new(
-        contents: &Contents,
-        core: &Core,
+        contents: &DeviceContents,
+        core: &DeviceCore,
         options: &Options,
-        fitting: impl FnOnce(&Key, &BlockCost) -> Option<Batches>,
+        fitting: impl FnOnce(&CoderKey, &BlockCost) -> Option<Batches>,
     ) -> Result<Option<Self>, Error> {
         let EncodeBasis { header, recipe, .. } = EncodeBasis::new(options, None)?;
         let block_len = header.block_size() as u32;
@@ -140,7 +140,7 @@ impl Job {
         }
         core.check().map_err(failed)?;
         let limits = core.device.limits();
-        let key = Key { recipe, block_len, verifies: options.verify };
+        let key = CoderKey { recipe, block_len, verifies: options.verify };
         let (Ok(encoding), Ok(checking)) = (key.encoding(limits), key.checking(limits)) else {
             return Ok(None);
         };
@@ -188,11 +188,11 @@ impl Job {
     }
 
     /// What of the device is kept for the next job.
-    pub(super) fn kept(&self) -> (Key, Batches, u64) {
+    pub(super) fn kept(&self) -> (CoderKey, Batches, u64) {
         (self.key, self.fitting, self.memory)
     }
 
-    pub(super) fn key(&self) -> Key {
+    pub(super) fn key(&self) -> CoderKey {
         self.key
     }
 

@@ -26,12 +26,12 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 pub(super) use self::encoders::Encoders;
-use self::job::{Contents, Job, Key, failed};
-use self::sink::{Room, Sink, Stream};
+use self::job::{CoderKey, CompressJob, DeviceContents, failed};
+use self::sink::{RoomSink, Sink, StreamSink};
 use self::slot::Outlet;
 use self::writing::{Inlet, Writing};
-use super::core::Core;
-use super::memory::{DeviceBuffer, Place};
+use super::core::DeviceCore;
+use super::memory::{BufferPlace, DeviceBuffer};
 use crate::error::Error;
 use crate::gpu::model::budget::BlockCost;
 use crate::pipeline::Options;
@@ -69,7 +69,7 @@ impl DeviceBuffer {
         writer: impl Write,
         options: &Options,
     ) -> Result<u64, Error> {
-        self.compress(range, Stream::new(writer), options)
+        self.compress(range, StreamSink::new(writer), options)
     }
 
     /// The same as [`DeviceBuffer::compress_to`], to memory, which several threads fill at once. Returns how many bytes
@@ -93,7 +93,7 @@ impl DeviceBuffer {
         room: &mut [u8],
         options: &Options,
     ) -> Result<u64, Error> {
-        self.compress(range, Room::new(room), options)
+        self.compress(range, RoomSink::new(room), options)
     }
 
     fn compress(
@@ -107,11 +107,11 @@ impl DeviceBuffer {
             return Err(Error::InvalidRange { start, end, len: self.len() });
         }
         let (buffer, begin) = match &self.place {
-            Place::Host(bytes) => {
+            BufferPlace::Host(bytes) => {
                 let contents = &bytes[range.start as usize..range.end as usize];
                 return crate::compress_to(contents, sink.writer(), options);
             }
-            Place::Device { buffer, start } => (buffer, *start),
+            BufferPlace::Device { buffer, start } => (buffer, *start),
         };
         let len = range.end - range.start;
         if let Some(declared) = options.content_size
@@ -119,11 +119,12 @@ impl DeviceBuffer {
         {
             return Err(Error::Changed { declared, seen: len });
         }
-        let contents = Contents { buffer: Arc::clone(buffer), start: begin + range.start, len };
+        let contents =
+            DeviceContents { buffer: Arc::clone(buffer), start: begin + range.start, len };
         if let Some(workers) = self.memory().workers() {
             let encoders = workers.encoders();
-            let fitting = |key: &Key, cost: &BlockCost| encoders.fitting(key, cost);
-            if let Some(job) = Job::new(&contents, workers.core(), options, fitting)? {
+            let fitting = |key: &CoderKey, cost: &BlockCost| encoders.fitting(key, cost);
+            if let Some(job) = CompressJob::new(&contents, workers.core(), options, fitting)? {
                 return by_device(job, workers.core(), encoders, &mut sink);
             }
         }
@@ -133,8 +134,8 @@ impl DeviceBuffer {
 
 /// Has the device's threads encode, and writes what they have encoded.
 fn by_device(
-    job: Job,
-    core: &Core,
+    job: CompressJob,
+    core: &DeviceCore,
     encoders: &Arc<Encoders>,
     sink: &mut impl Sink,
 ) -> Result<u64, Error> {
@@ -155,7 +156,7 @@ fn by_device(
 }
 
 /// Compresses with the CPU's workers, each of which copies its blocks to the host.
-fn by_host(contents: Contents, writer: impl Write, options: &Options) -> Result<u64, Error> {
+fn by_host(contents: DeviceContents, writer: impl Write, options: &Options) -> Result<u64, Error> {
     let len = contents.len;
     let mut encoder = StreamEncoder::new(writer, &options.for_len(len))?;
     let input: Arc<dyn ReadAt> = Arc::new(contents);

@@ -25,18 +25,18 @@ pub(super) trait Sink {
 }
 
 /// A writer, which gets one batch after another.
-pub(super) struct Stream<W> {
+pub(super) struct StreamSink<W> {
     writer: W,
     batch: Vec<u8>,
 }
 
-impl<W: Write> Stream<W> {
+impl<W: Write> StreamSink<W> {
     pub(super) fn new(writer: W) -> Self {
         Self { writer, batch: Vec::new() }
     }
 }
 
-impl<W: Write> Sink for Stream<W> {
+impl<W: Write> Sink for StreamSink<W> {
     fn room(&mut self, len: usize) -> Result<&mut [u8], Error> {
         if self.batch.len() < len {
             self.batch.clear();
@@ -61,7 +61,7 @@ impl<W: Write> Sink for Stream<W> {
 }
 
 /// The caller's memory. What does not fit is dropped.
-pub(super) struct Room<'a> {
+pub(super) struct RoomSink<'a> {
     /// What is left of it.
     left: &'a mut [u8],
     /// How much of that has been touched.
@@ -73,13 +73,13 @@ const TOUCHED: usize = 32 << 20;
 /// The shortest pages of a system.
 const PAGE: usize = 4 << 10;
 
-impl<'a> Room<'a> {
+impl<'a> RoomSink<'a> {
     pub(super) fn new(room: &'a mut [u8]) -> Self {
         Self { left: room, touched: 0 }
     }
 }
 
-impl Sink for Room<'_> {
+impl Sink for RoomSink<'_> {
     fn room(&mut self, len: usize) -> Result<&mut [u8], Error> {
         let len = len.min(self.left.len());
         Ok(&mut self.left[..len])
@@ -111,7 +111,7 @@ impl Sink for Room<'_> {
     }
 }
 
-impl Write for Room<'_> {
+impl Write for RoomSink<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = self.room(bytes.len()).map_err(io::Error::other)?;
         let len = room.len();

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender};
 
-use super::coder::{Coder, Encoded, Lengths, Piece};
-use super::job::{Job, PIECES};
-use crate::access::device::core::Core;
+use super::coder::{Coder, Encoded, FetchedPiece, Lengths};
+use super::job::{CompressJob, PIECES};
+use crate::access::device::core::DeviceCore;
 use crate::clock::Instant;
 use crate::gpu::coder::CoderError;
 use crate::gpu::device::HostMemory;
@@ -17,8 +17,8 @@ use crate::pipeline::gpu_engine::AfterError;
 /// ```text
 /// left ─▶ encoding ─▶ encoded ─▶ host, piece by piece
 /// ```
-pub(super) struct Slot<'a> {
-    job: &'a Job,
+pub(super) struct EncoderSlot<'a> {
+    job: &'a CompressJob,
     /// Blocks that are still to be encoded.
     left: VecDeque<Range<u64>>,
     /// Those that are being encoded.
@@ -33,7 +33,7 @@ pub(super) struct Slot<'a> {
 pub(super) struct Made {
     pub(super) numbers: Range<u64>,
     /// `None` if the device has made nothing of them.
-    pub(super) piece: Option<Piece>,
+    pub(super) piece: Option<FetchedPiece>,
     /// When their thread began to wait for them.
     pub(super) begun: Instant,
 }
@@ -45,9 +45,9 @@ pub(super) struct Outlet {
     pub(super) written: Receiver<HostMemory>,
 }
 
-impl<'a> Slot<'a> {
+impl<'a> EncoderSlot<'a> {
     /// The batches of the thread with this number.
-    pub(super) fn new(job: &'a Job, number: u64) -> Self {
+    pub(super) fn new(job: &'a CompressJob, number: u64) -> Self {
         let (blocks, batch) = (job.blocks(), u64::from(job.batch));
         let of_slot = (number..job.batches()).step_by(job.slots as usize);
         let left = of_slot.map(|at| at * batch..blocks.min((at + 1) * batch)).collect();
@@ -57,7 +57,7 @@ impl<'a> Slot<'a> {
     /// Encodes all batches, unless nobody waits for them any more.
     pub(super) fn run<'d>(
         mut self,
-        core: &'d Core,
+        core: &'d DeviceCore,
         coder: &mut Option<Coder<'d>>,
         outlet: &Outlet,
     ) {
@@ -84,7 +84,7 @@ impl<'a> Slot<'a> {
 
     /// What has become of the next blocks; `None` after the last. The device encodes those after them meanwhile. All
     /// blocks of which the device makes nothing are left to the host.
-    fn next<'d>(&mut self, core: &'d Core, coder: &mut Option<Coder<'d>>) -> Option<Made> {
+    fn next<'d>(&mut self, core: &'d DeviceCore, coder: &mut Option<Coder<'d>>) -> Option<Made> {
         let begun = Instant::now();
         loop {
             if self.most == 0 {
@@ -106,9 +106,9 @@ impl<'a> Slot<'a> {
     /// and starts the next.
     fn advance<'d>(
         &mut self,
-        core: &'d Core,
+        core: &'d DeviceCore,
         coder: &mut Option<Coder<'d>>,
-    ) -> Result<Option<(Range<u64>, Piece)>, CoderError> {
+    ) -> Result<Option<(Range<u64>, FetchedPiece)>, CoderError> {
         let key = self.job.key();
         let most = Lengths { batch: self.most, piece: self.job.piece.min(self.most) };
         let unfit = coder.take_if(|coder| !coder.is_for(&key, most));
@@ -150,7 +150,7 @@ impl<'a> Slot<'a> {
 
     /// After an error: what is being encoded is encoded again, by fewer blocks at once if there was too little memory,
     /// or else by the host.
-    fn start_over(&mut self, core: &Core, coder: &mut Option<Coder<'_>>, error: &CoderError) {
+    fn start_over(&mut self, core: &DeviceCore, coder: &mut Option<Coder<'_>>, error: &CoderError) {
         let encoded = self.encoded.take().map(|(numbers, _)| numbers);
         for numbers in [self.encoding.take(), encoded].into_iter().flatten() {
             self.left.push_front(numbers);

@@ -7,11 +7,11 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use crc32c::{crc32c_append, crc32c_combine};
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 
-use super::blocks::{Block, Host, Payload};
-use super::job::Job;
+use super::blocks::{HostEncoder, OutputBlock, OutputPayload};
+use super::job::CompressJob;
 use super::sink::Sink;
 use super::slot::Made;
-use crate::access::device::core::Core;
+use crate::access::device::core::DeviceCore;
 use crate::error::Error;
 use crate::gpu::device::HostMemory;
 use crate::process::PerProcess;
@@ -24,7 +24,7 @@ const PIECE: usize = 256 << 10;
 const NEAR: usize = 16 << 10;
 
 /// Where each payload of a batch goes, and what stands around the payloads.
-pub(super) struct Layout {
+pub(super) struct BatchLayout {
     /// What writes the next batch.
     pub(super) frames: FrameWriter,
     /// Headers, indices and footers.
@@ -35,11 +35,11 @@ pub(super) struct Layout {
     pub(super) len: usize,
 }
 
-impl Layout {
+impl BatchLayout {
     /// The layout of `blocks` after what `frames` has written. The frame ends with them if they `are_last`.
     pub(super) fn new(
         frames: &FrameWriter,
-        blocks: &[Block],
+        blocks: &[OutputBlock],
         are_last: bool,
     ) -> Result<Self, Error> {
         let mut frames = frames.clone();
@@ -59,7 +59,11 @@ impl Layout {
 
     /// Writes to `room` what stands around the payloads of `blocks`, and returns each payload's place. Places are
     /// shorter than their payloads, or empty, if there is less room than the layout needs.
-    pub(super) fn places<'r>(&self, room: &'r mut [u8], blocks: &[Block]) -> Vec<&'r mut [u8]> {
+    pub(super) fn places<'r>(
+        &self,
+        room: &'r mut [u8],
+        blocks: &[OutputBlock],
+    ) -> Vec<&'r mut [u8]> {
         let mut room = room;
         let mut take = |len: usize| {
             let all = std::mem::take(&mut room);
@@ -86,11 +90,11 @@ impl Layout {
 
 /// The calling thread's part.
 pub(super) struct Writing<'a, S> {
-    job: &'a Job,
-    core: &'a Core,
+    job: &'a CompressJob,
+    core: &'a DeviceCore,
     sink: &'a mut S,
     frames: FrameWriter,
-    host: Host<'a>,
+    host: HostEncoder<'a>,
     /// Bytes of contents that have been written, and what they took.
     done: (u64, u64),
 }
@@ -103,9 +107,9 @@ pub(super) struct Inlet {
 }
 
 impl<'a, S: Sink> Writing<'a, S> {
-    pub(super) fn new(job: &'a Job, core: &'a Core, sink: &'a mut S) -> Self {
+    pub(super) fn new(job: &'a CompressJob, core: &'a DeviceCore, sink: &'a mut S) -> Self {
         let frames = FrameWriter::new(job.header.clone());
-        Self { job, core, sink, frames, host: Host::new(job), done: (0, 0) }
+        Self { job, core, sink, frames, host: HostEncoder::new(job), done: (0, 0) }
     }
 
     /// Writes what comes from the threads, which take turns. Returns the number of bytes.
@@ -157,7 +161,7 @@ impl<'a, S: Sink> Writing<'a, S> {
         let mut blocks = self.host.complete(numbers.clone(), encoded)?;
         let bytes = piece.as_ref().map_or(&[][..], |piece| &piece.bytes);
         let len = loop {
-            let layout = Layout::new(&self.frames, &blocks, numbers.end == self.job.blocks())?;
+            let layout = BatchLayout::new(&self.frames, &blocks, numbers.end == self.job.blocks())?;
             let room = self.sink.room(layout.len)?;
             let wrong = fill(layout.places(room, &blocks), &blocks, bytes);
             if wrong.is_empty() {
@@ -189,11 +193,11 @@ impl<'a, S: Sink> Writing<'a, S> {
 
 /// Copies payloads to their places, those of a device from `bytes`. Returns the indices of those that are not what the
 /// device has made.
-fn fill(places: Vec<&mut [u8]>, blocks: &[Block], bytes: &[u8]) -> Vec<usize> {
+fn fill(places: Vec<&mut [u8]>, blocks: &[OutputBlock], bytes: &[u8]) -> Vec<usize> {
     let pieces = places.into_iter().zip(blocks).enumerate().flat_map(|(at, (to, block))| {
         let from = match &block.payload {
-            Payload::Host(bytes) => bytes,
-            Payload::Batch(range) => &bytes[range.clone()],
+            OutputPayload::Host(bytes) => bytes,
+            OutputPayload::Batch(range) => &bytes[range.clone()],
         };
         let mut to = to;
         // Whole pieces follow what is left over.

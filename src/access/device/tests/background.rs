@@ -14,10 +14,10 @@ use crate::access::{Archive, ArchiveError, RangeRead};
 use crate::gpu::tests::faulty::Fault;
 use crate::gpu::tests::testing::each_static_device;
 
-type Outcome = Result<(), ArchiveError>;
+type ReadOutcome = Result<(), ArchiveError>;
 
 /// Begins reads of ranges to the same places of a buffer, and returns what becomes of them, by their numbers.
-fn read_all(archive: &Archive, buffer: &DeviceBuffer, ranges: &[Range<u64>]) -> Vec<Outcome> {
+fn read_all(archive: &Archive, buffer: &DeviceBuffer, ranges: &[Range<u64>]) -> Vec<ReadOutcome> {
     let (done, is_done) = mpsc::channel();
     let read = |(number, range): (usize, &Range<u64>)| {
         let done = done.clone();
@@ -27,7 +27,7 @@ fn read_all(archive: &Archive, buffer: &DeviceBuffer, ranges: &[Range<u64>]) -> 
     };
     archive.read_in_background(buffer.memory(), ranges.iter().enumerate().map(read).collect());
     drop(done);
-    let mut outcomes: Vec<Option<Outcome>> = ranges.iter().map(|_| None).collect();
+    let mut outcomes: Vec<Option<ReadOutcome>> = ranges.iter().map(|_| None).collect();
     for _ in ranges {
         let (number, outcome) = is_done.recv_timeout(PATIENCE).unwrap();
         assert!(outcomes[number].replace(outcome).is_none(), "{number} has ended twice");

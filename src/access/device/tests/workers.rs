@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::super::BatchKind;
-use super::super::core::Core;
+use super::super::core::DeviceCore;
 use super::{
     DeviceMemory, DeviceMemoryOptions, Watched, archive_of, check, contents, faulty, memory_of,
     wait_until,
@@ -57,7 +57,7 @@ fn idle_memory_is_given_back() {
     });
 }
 
-/// Lanes take what the costs of kernels predict, and no more than the limit.
+/// Slots take what the costs of kernels predict, and no more than the limit.
 #[test]
 fn memory_is_what_costs_predict() {
     each_device(|device| {
@@ -66,7 +66,7 @@ fn memory_is_what_costs_predict() {
         }
         for megabytes in [4, 16, 64] {
             let options = DeviceMemoryOptions::new().workers(2).memory(megabytes << 20);
-            let core = Core::new(Arc::new(Nothing(device.limits().clone())), &options);
+            let core = DeviceCore::new(Arc::new(Nothing(device.limits().clone())), &options);
             for block_len in [1 << 15, 1 << 20, 1 << 24] {
                 for task in [
                     RangeTask::Decode(Pipeline::Lzf),
@@ -94,7 +94,7 @@ fn a_device_with_one_queue_gets_few_long_batches() {
         let options = DeviceMemoryOptions::new().workers(8).memory(64 << 30);
         let most = 64 << 30;
         let limits = Limits { memory: most, max_buffer: most, ..device.limits().clone() };
-        let core = Core::new(Arc::new(Nothing(limits)), &options);
+        let core = DeviceCore::new(Arc::new(Nothing(limits)), &options);
         let task = RangeTask::Decode(Pipeline::Lzf);
         let [plain, repeating] = [BatchKind::Plain, BatchKind::Repeating]
             .map(|kind| (core.at_once(kind), core.batch_of(task, 1 << 20, kind)));

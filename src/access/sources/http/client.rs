@@ -12,7 +12,7 @@ use ureq::{Agent, Body, Timeout};
 
 use super::answer::{self, Failed, Version};
 use super::proxy::{self, ToProxies};
-use super::run::Run;
+use super::run::RequestRun;
 use crate::access::sources::retry::Tries;
 use crate::access::sources::s3;
 use crate::access::sources::uri::Url;
@@ -20,7 +20,7 @@ use crate::access::sources::{SourceError, SourceErrorKind, SourceOptions, Traffi
 use crate::process::PerProcess;
 
 /// Where requests go.
-pub(in crate::access::sources) enum Target {
+pub(in crate::access::sources) enum HttpTarget {
     /// A file on a web server.
     Url(Url),
     /// An object, for which requests are signed.
@@ -30,7 +30,7 @@ pub(in crate::access::sources) enum Target {
 /// Asks one server for one file.
 pub(super) struct Client {
     uri: String,
-    target: Target,
+    target: HttpTarget,
     options: SourceOptions,
     requests: AtomicU64,
     bytes: AtomicU64,
@@ -58,7 +58,7 @@ fn agent() -> &'static Agent {
 }
 
 impl Client {
-    pub(super) fn new(uri: String, target: Target, options: SourceOptions) -> Self {
+    pub(super) fn new(uri: String, target: HttpTarget, options: SourceOptions) -> Self {
         let (requests, bytes) = Default::default();
         Self { uri, target, options, requests, bytes }
     }
@@ -88,8 +88,8 @@ impl Client {
 
     fn url(&self) -> &Url {
         match &self.target {
-            Target::Url(url) => url,
-            Target::S3(object) => object.url(),
+            HttpTarget::Url(url) => url,
+            HttpTarget::S3(object) => object.url(),
         }
     }
 
@@ -130,7 +130,7 @@ impl Client {
     ) -> Result<Response<Body>, Failed> {
         let url = self.url();
         let headers = match (&self.target, &url.login) {
-            (Target::S3(object), _) => object.sign(),
+            (HttpTarget::S3(object), _) => object.sign(),
             (_, Some(login)) => vec![("Authorization", proxy::basic(login))],
             (_, None) => Vec::new(),
         };
@@ -139,9 +139,9 @@ impl Client {
         let stall = self.stall_limit();
         let config = agent().get(&url.text).config().proxy(proxy);
         let config = match self.target {
-            Target::Url(_) => config,
+            HttpTarget::Url(_) => config,
             // A signature is for one host, and not for another to see.
-            Target::S3(_) => config.max_redirects(0).max_redirects_will_error(false),
+            HttpTarget::S3(_) => config.max_redirects(0).max_redirects_will_error(false),
         };
         let mut request = config
             .timeout_global(Some(tries.time_left().max(Duration::from_millis(1))))
@@ -172,7 +172,7 @@ impl Client {
     /// Takes the next missing bytes of `run` from the response, which has `range`.
     pub(super) fn receive(
         &self,
-        run: &mut Run<'_>,
+        run: &mut RequestRun<'_>,
         response: &mut Response<Body>,
         range: &Range<u64>,
     ) -> Result<(), Failed> {

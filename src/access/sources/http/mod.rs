@@ -15,8 +15,8 @@ use std::thread;
 
 use answer::{Failed, Version};
 use client::Client;
-pub(super) use client::Target;
-use run::Run;
+pub(super) use client::HttpTarget;
+use run::RequestRun;
 
 use super::memory::MemorySource;
 use super::reader::HEAD;
@@ -47,7 +47,7 @@ enum Opened {
 /// Opens the file at `target`, which `uri` names. A short file of a server that cannot serve parts is read as a whole.
 pub(super) fn open(
     uri: &Uri,
-    target: Target,
+    target: HttpTarget,
     options: &SourceOptions,
 ) -> Result<Arc<dyn Source>, SourceError> {
     let client = Client::new(uri.to_string(), target, options.clone());
@@ -87,7 +87,7 @@ fn first_request(client: &Client, tries: &Tries) -> Result<Opened, Failed> {
     answer::check_range(&(0..len.min(HEAD as u64)), &range)?;
     let version = Version::of(&response);
     let mut head = vec![0; range.end as usize];
-    let runs = &mut Run::coalesce(vec![Part { offset: 0, buffer: &mut head }]);
+    let runs = &mut RequestRun::coalesce(vec![Part { offset: 0, buffer: &mut head }]);
     for run in runs {
         client.receive(run, &mut response, &range)?;
     }
@@ -107,7 +107,7 @@ fn whole(client: &Client, tries: &Tries, limit: u64) -> Result<Vec<u8>, Failed> 
 }
 
 impl HttpSource {
-    fn read_run(&self, run: &mut Run<'_>) -> Result<(), SourceError> {
+    fn read_run(&self, run: &mut RequestRun<'_>) -> Result<(), SourceError> {
         let Range { start, end } = run.missing();
         let mut start = start;
         self.client.repeat(end - start, |tries| {
@@ -125,7 +125,7 @@ impl HttpSource {
         })
     }
 
-    fn read_once(&self, run: &mut Run<'_>, tries: &Tries) -> Result<(), Failed> {
+    fn read_once(&self, run: &mut RequestRun<'_>, tries: &Tries) -> Result<(), Failed> {
         let wanted = run.missing();
         let mut response = self.client.request(Some(wanted.clone()), Some(&self.version), tries)?;
         match response.status().as_u16() {
@@ -148,7 +148,7 @@ impl HttpSource {
     }
 
     /// Reads all runs, several at once, each over a connection of its own.
-    fn read_runs(&self, mut runs: Vec<Run<'_>>) -> Result<(), SourceError> {
+    fn read_runs(&self, mut runs: Vec<RequestRun<'_>>) -> Result<(), SourceError> {
         let helpers = self.client.connections().min(runs.len()).saturating_sub(1);
         if helpers == 0 {
             return runs.iter_mut().try_for_each(|run| self.read_run(run));
@@ -201,7 +201,7 @@ impl ReadAt for HttpSource {
             first.copy_from_slice(&held[..first.len()]);
             wanted.push(Part { offset: part.offset + first.len() as u64, buffer: rest });
         }
-        Ok(self.read_runs(Run::coalesce(wanted))?)
+        Ok(self.read_runs(RequestRun::coalesce(wanted))?)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::stream::Part;
 
 /// Neighbouring parts that one request reads, and how far it has come.
 #[derive(Debug)]
-pub(super) struct Run<'a> {
+pub(super) struct RequestRun<'a> {
     /// In order of their offsets, without overlaps.
     parts: Vec<Part<'a>>,
     /// The part to fill next.
@@ -25,7 +25,7 @@ const FREE_GAP: u64 = 512;
 /// most a sixteenth.
 const WANTED_PER_GAP: u64 = 16;
 
-impl<'a> Run<'a> {
+impl<'a> RequestRun<'a> {
     fn new(part: Part<'a>) -> Self {
         Self { next: 0, position: part.offset, end: part.end(), parts: vec![part] }
     }
@@ -96,7 +96,7 @@ mod tests {
         let mut buffers: Vec<_> = places.iter().map(|&(_, len)| vec![0; len]).collect();
         let parts = places.iter().zip(&mut buffers);
         let parts = parts.map(|(&(offset, _), buffer)| Part { offset, buffer }).collect();
-        Run::coalesce(parts).iter().map(|run| (run.position, run.end)).collect()
+        RequestRun::coalesce(parts).iter().map(|run| (run.position, run.end)).collect()
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
             Part { offset: 100, buffer: &mut first },
             Part { offset: 9600, buffer: &mut second },
         ];
-        let [run] = &mut Run::coalesce(parts)[..] else { panic!("one run") };
+        let [run] = &mut RequestRun::coalesce(parts)[..] else { panic!("one run") };
         // Each answer breaks off a little later.
         let mut answers = 0;
         while !run.missing().is_empty() {

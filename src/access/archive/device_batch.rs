@@ -6,16 +6,16 @@ use std::sync::atomic::Ordering;
 use super::device_queue::{DeviceQueue, DeviceWaiter};
 use super::error::ArchiveError;
 use super::load::InHand;
-use super::queue::Batch;
-use super::shared::Shared;
-use crate::access::device::{Flight, Lane, Outcome};
+use super::queue::BlockBatch;
+use super::shared::ArchiveShared;
+use crate::access::device::{BlockOutcome, DecoderSlot, SubmittedBatch};
 use crate::gpu::coder::{MovedPart, Origin};
 use crate::gpu::device::DeviceError;
 
 /// The blocks of a batch, of which each is delivered in the end, whatever happens.
 struct Deliveries {
     queue: Arc<DeviceQueue>,
-    batch: Batch,
+    batch: BlockBatch,
     /// For each block, those who wait for it; `None` until they are known, and after the delivery.
     waiters: Vec<Option<Vec<DeviceWaiter>>>,
     is_delivered: Vec<bool>,
@@ -24,7 +24,7 @@ struct Deliveries {
 }
 
 impl Deliveries {
-    fn new(queue: Arc<DeviceQueue>, batch: Batch, otherwise: ArchiveError) -> Self {
+    fn new(queue: Arc<DeviceQueue>, batch: BlockBatch, otherwise: ArchiveError) -> Self {
         let count = batch.blocks.len();
         let waiters = std::iter::repeat_with(|| None).take(count).collect();
         Self { queue, batch, waiters, is_delivered: vec![false; count], otherwise }
@@ -69,25 +69,25 @@ impl Drop for Deliveries {
     }
 }
 
-/// A batch that a lane has begun.
-pub(super) struct OnTheWay {
-    shared: Arc<Shared>,
+/// A batch that a slot has begun.
+pub(super) struct DeviceBatch {
+    shared: Arc<ArchiveShared>,
     deliveries: Deliveries,
-    /// The blocks in the order of the flight's outcomes, with their numbers in the batch.
+    /// The blocks in the order of the submitted's outcomes, with their numbers in the batch.
     wanted: Vec<(usize, InHand)>,
     /// The blocks that these repeat.
     others: Vec<InHand>,
-    flight: Result<Flight, DeviceError>,
+    submitted: Result<SubmittedBatch, DeviceError>,
 }
 
-impl OnTheWay {
-    /// Reads the blocks of a batch, and begins to decode them. Of a local file the lane reads the payloads, to the
+impl DeviceBatch {
+    /// Reads the blocks of a batch, and begins to decode them. Of a local file the slot reads the payloads, to the
     /// memory that they are uploaded from; a server, where each read takes long, is asked for all of them at once.
     pub(super) fn begin(
-        shared: Arc<Shared>,
+        shared: Arc<ArchiveShared>,
         queue: Arc<DeviceQueue>,
-        mut batch: Batch,
-        lane: &mut Lane<'_>,
+        mut batch: BlockBatch,
+        slot: &mut DecoderSlot<'_>,
     ) -> Self {
         let panicked = shared.internal("bringing a block to a device panicked");
         let of_archive = (queue.block_len, queue.kind);
@@ -111,34 +111,34 @@ impl OnTheWay {
         let parts_of = &mut |number: usize, origin: &dyn Fn(u32) -> Origin| {
             deliveries.parts(numbers[order[number]], origin)
         };
-        let flight = lane.begin(&todo, parts_of);
+        let submitted = slot.begin(&todo, parts_of);
         drop(todo);
         let mut opened: Vec<_> = numbers.into_iter().zip(opened).map(Some).collect();
         let wanted = order.into_iter().filter_map(|number| opened[number].take()).collect();
-        Self { shared, deliveries, wanted, others, flight }
+        Self { shared, deliveries, wanted, others, submitted }
     }
 
     /// Waits for the blocks, and tells those who wait for them.
-    pub(super) fn land(self, lane: &mut Lane<'_>) -> Result<(), DeviceError> {
-        let Self { shared, mut deliveries, wanted, others, flight } = self;
+    pub(super) fn complete(self, slot: &mut DecoderSlot<'_>) -> Result<(), DeviceError> {
+        let Self { shared, mut deliveries, wanted, others, submitted } = self;
         let queue = Arc::clone(&deliveries.queue);
-        let outcomes = flight.and_then(|flight| lane.finish(flight));
+        let outcomes = submitted.and_then(|submitted| slot.finish(submitted));
         let (outcomes, mut result) = match outcomes {
             Ok(outcomes) => (outcomes, Ok(())),
-            Err(error) => (wanted.iter().map(|_| Outcome::Left).collect(), Err(error)),
+            Err(error) => (wanted.iter().map(|_| BlockOutcome::Left).collect(), Err(error)),
         };
-        if outcomes.iter().all(|outcome| matches!(outcome, Outcome::Done)) {
+        if outcomes.iter().all(|outcome| matches!(outcome, BlockOutcome::Done)) {
             others.into_iter().for_each(|other| shared.keep(other));
         }
         for ((number, in_hand), outcome) in wanted.into_iter().zip(outcomes) {
-            let is_done = matches!(outcome, Outcome::Done);
+            let is_done = matches!(outcome, BlockOutcome::Done);
             let outcome = match (&result, outcome) {
-                (Ok(()), Outcome::Done) => Ok(()),
-                (Ok(()), Outcome::Left) => {
+                (Ok(()), BlockOutcome::Done) => Ok(()),
+                (Ok(()), BlockOutcome::Left) => {
                     let parts = || deliveries.parts(number, &Origin::Raw);
-                    shared.decode_on_cpu(&in_hand, &queue, lane, parts)
+                    shared.decode_on_cpu(&in_hand, &queue, slot, parts)
                 }
-                (Ok(()), Outcome::Unread(error)) => Err(error.into()),
+                (Ok(()), BlockOutcome::Unread(error)) => Err(error.into()),
                 (Err(error), _) => Err(queue.device_error(error.clone())),
             };
             if let Err(ArchiveError::Device { error, .. }) = &outcome
@@ -161,7 +161,7 @@ impl OnTheWay {
     }
 }
 
-impl Shared {
+impl ArchiveShared {
     /// Keeps the bytes of a block in the cache, if they came from a server.
     fn keep(&self, in_hand: InHand) {
         if !self.loader.source.is_local() {
@@ -174,12 +174,12 @@ impl Shared {
         &self,
         in_hand: &InHand,
         queue: &DeviceQueue,
-        lane: &mut Lane<'_>,
+        slot: &mut DecoderSlot<'_>,
         parts: impl FnOnce() -> Vec<MovedPart>,
     ) -> Result<(), ArchiveError> {
         let contents = self.loader.decode_padded(in_hand);
         let contents = contents.map_err(|error| self.loader.error(error))?;
-        let put = lane.put((queue.block_len, queue.kind), &contents, &mut parts());
+        let put = slot.put((queue.block_len, queue.kind), &contents, &mut parts());
         put.map_err(|error| queue.device_error(error))
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::core::{BatchKind, Core, Key};
-use super::flight::{Flight, LaneBatch, Outcome, PartsOf, Sending, Submitted};
-use super::payload::{self, Seen, task_of};
+use super::core::{BatchKind, DecoderKey, DeviceCore};
+use super::payload::{self, SeenPayload, task_of};
+use super::slot_batch::{
+    BlockOutcome, PartsOf, Sending, SlotBatch, SubmittedBatch, SubmittedBlock,
+};
 use crate::format::{BlockHeader, Method, Pipeline};
 use crate::gpu::coder::{CoderError, MovedPart, Origin, RangeDecoder, RangeTask, RawBlock};
 use crate::gpu::device::shared_queue::SharedQueue;
@@ -13,19 +15,19 @@ use crate::gpu::device::{Device, DeviceError, Queue};
 use crate::pipeline::gpu_engine::AfterError;
 use crate::pipeline::modules::FrameModules;
 
-/// Decoders of a worker, kept from batch to batch. While one lane's batch is decoded, the worker's other one reads the
+/// Decoders of a worker, kept from batch to batch. While one slot's batch is decoded, the worker's other one reads the
 /// next.
-pub(in crate::access) struct Lane<'c> {
-    pub(super) core: &'c Core,
+pub(in crate::access) struct DecoderSlot<'c> {
+    pub(super) core: &'c DeviceCore,
     /// The queue of all decoders. Payloads are read to its pinned memory, and uploaded while the next ones are read.
     queue: Option<SharedQueue<'c>>,
     /// Those used last come first.
-    pub(super) decoders: VecDeque<(Key, RangeDecoder<'c>)>,
+    pub(super) decoders: VecDeque<(DecoderKey, RangeDecoder<'c>)>,
     /// Whether it may load and allocate.
     pub(super) is_open: bool,
 }
 
-/// The most decoders that a lane keeps: one for each task, and others for what restored blocks consist of.
+/// The most decoders that a slot keeps: one for each task, and others for what restored blocks consist of.
 const MAX_DECODERS: usize = 6;
 /// The same where nothing is made later.
 const MAX_PREPARED: usize = 12;
@@ -33,7 +35,7 @@ const MAX_PREPARED: usize = 12;
 /// About as many bytes are uploaded at once: threads take turns in the driver, but to make pinned memory takes long
 /// too, which more of them would need.
 const RUN: u64 = 4 << 20;
-/// The least pinned memory that a lane makes.
+/// The least pinned memory that a slot makes.
 const SMALL: u64 = 1 << 20;
 
 pub(super) fn unprepared() -> DeviceError {
@@ -48,8 +50,8 @@ fn device_error(error: CoderError) -> DeviceError {
     }
 }
 
-impl<'c> Lane<'c> {
-    pub(super) fn new(core: &'c Core) -> Self {
+impl<'c> DecoderSlot<'c> {
+    pub(super) fn new(core: &'c DeviceCore) -> Self {
         let is_open = !core.options.only_prepared;
         Self { core, queue: None, decoders: VecDeque::new(), is_open }
     }
@@ -61,19 +63,19 @@ impl<'c> Lane<'c> {
     /// Fails if the device does. A lack of memory is no failure: then fewer blocks are decoded at once, or none.
     pub(in crate::access) fn begin(
         &mut self,
-        batch: &LaneBatch<'_>,
+        batch: &SlotBatch<'_>,
         parts_of: &mut PartsOf<'_>,
-    ) -> Result<Flight, DeviceError> {
-        let mut flight = Flight::new(batch);
-        let LaneBatch { block_len, kind, ref blocks, ref restored, .. } = *batch;
+    ) -> Result<SubmittedBatch, DeviceError> {
+        let mut submitted = SubmittedBatch::new(batch);
+        let SlotBatch { block_len, kind, ref blocks, ref restored, .. } = *batch;
         let sending = Sending { block_len, kind, blocks, restoring: None };
-        self.as_memory_permits(0..blocks.len(), |lane, range| {
-            lane.send(&range.collect::<Vec<_>>(), &sending, parts_of, &mut flight)
+        self.as_memory_permits(0..blocks.len(), |slot, range| {
+            slot.send(&range.collect::<Vec<_>>(), &sending, parts_of, &mut submitted)
         })?;
-        self.as_memory_permits(0..restored.len(), |lane, range| {
-            lane.restore(batch, range, parts_of, &mut flight)
+        self.as_memory_permits(0..restored.len(), |slot, range| {
+            slot.restore(batch, range, parts_of, &mut submitted)
         })?;
-        Ok(flight)
+        Ok(submitted)
     }
 
     /// Calls `submit` for all of `range`, or for one part of it after another if memory does not suffice for more. It
@@ -108,7 +110,7 @@ impl<'c> Lane<'c> {
         Ok(())
     }
 
-    /// Whether [`Self::finish`] waits no more for the batch of the lane.
+    /// Whether [`Self::finish`] waits no more for the batch of the slot.
     pub(super) fn has_ended(&mut self) -> bool {
         self.queue.as_mut().is_none_or(|queue| queue.has_ended())
     }
@@ -120,9 +122,9 @@ impl<'c> Lane<'c> {
     /// Fails if the device does.
     pub(in crate::access) fn finish(
         &mut self,
-        mut flight: Flight,
-    ) -> Result<Vec<Outcome>, DeviceError> {
-        match self.collect(&mut flight) {
+        mut submitted: SubmittedBatch,
+    ) -> Result<Vec<BlockOutcome>, DeviceError> {
+        match self.collect(&mut submitted) {
             Ok(()) | Err(CoderError::Plan(_)) => {}
             Err(CoderError::Device(error)) => {
                 self.settle();
@@ -131,16 +133,16 @@ impl<'c> Lane<'c> {
                 }
             }
         }
-        Ok(flight.end(&self.core.kept))
+        Ok(submitted.end(&self.core.kept))
     }
 
     /// Waits for what decoders have in hand.
-    fn collect(&mut self, flight: &mut Flight) -> Result<(), CoderError> {
-        for (key, blocks) in std::mem::take(&mut flight.submitted) {
+    fn collect(&mut self, submitted: &mut SubmittedBatch) -> Result<(), CoderError> {
+        for (key, blocks) in std::mem::take(&mut submitted.in_decoders) {
             let decoder = self.decoders.iter_mut().find(|(own, _)| *own == key);
             let Some((_, decoder)) = decoder else { continue };
             let decoded = decoder.wait()?;
-            flight.note(blocks, &decoded);
+            submitted.note(blocks, &decoded);
         }
         Ok(())
     }
@@ -151,7 +153,7 @@ impl<'c> Lane<'c> {
         numbers: &[usize],
         sending: &Sending<'_, '_>,
         parts_of: &mut PartsOf<'_>,
-        flight: &mut Flight,
+        submitted: &mut SubmittedBatch,
     ) -> Result<(), CoderError> {
         let core = self.core;
         let Sending { block_len, kind, blocks, .. } = *sending;
@@ -168,13 +170,13 @@ impl<'c> Lane<'c> {
             let of_frame = of_task.chunk_by(|a, b| modules(*a) == modules(*b));
             for some in of_frame.flat_map(|numbers| numbers.chunks(most)) {
                 let key = (task, block_len, most as u32);
-                let submitted = self
-                    .reserve_decoder(key, flight, sending.restoring.map(|(_, key)| key))
-                    .and_then(|()| self.run_decoder(key, some, sending, parts_of, flight));
-                if submitted.is_err() {
-                    self.drop_all(flight);
+                let sent = self
+                    .reserve_decoder(key, submitted, sending.restoring.map(|(_, key)| key))
+                    .and_then(|()| self.run_decoder(key, some, sending, parts_of, submitted));
+                if sent.is_err() {
+                    self.drop_all(submitted);
                 }
-                submitted?;
+                sent?;
             }
         }
         Ok(())
@@ -183,14 +185,14 @@ impl<'c> Lane<'c> {
     /// Puts the decoder for `key` first, idle. See [`make_decoder`](Self::make_decoder) for `kept`.
     pub(super) fn reserve_decoder(
         &mut self,
-        key: Key,
-        flight: &mut Flight,
-        kept: Option<Key>,
+        key: DecoderKey,
+        submitted: &mut SubmittedBatch,
+        kept: Option<DecoderKey>,
     ) -> Result<(), CoderError> {
         // A new decoder may take the place of one that is busy.
         let is_known = self.decoders.iter().any(|(own, _)| *own == key);
-        if !is_known || flight.submitted.iter().any(|(own, _)| *own == key) {
-            self.collect(flight)?;
+        if !is_known || submitted.in_decoders.iter().any(|(own, _)| *own == key) {
+            self.collect(submitted)?;
         }
         self.make_decoder(key, kept)
     }
@@ -198,11 +200,11 @@ impl<'c> Lane<'c> {
     /// Submits the blocks with the numbers `some` to the first of the decoders, which was made for `key` and is idle.
     fn run_decoder(
         &mut self,
-        key: Key,
+        key: DecoderKey,
         some: &[usize],
         sending: &Sending<'_, '_>,
         parts_of: &mut PartsOf<'_>,
-        flight: &mut Flight,
+        submitted: &mut SubmittedBatch,
     ) -> Result<(), CoderError> {
         let blocks = sending.blocks;
         let Some((_, decoder)) = self.decoders.front_mut() else { return Ok(()) };
@@ -210,7 +212,7 @@ impl<'c> Lane<'c> {
         let padded = |at: &usize| u64::from(blocks[*at].header.payload_len).next_multiple_of(16);
         let bytes = some.iter().map(padded).sum::<u64>();
         if bytes > decoder.room() {
-            return self.run_halves(key, some, sending, parts_of, flight);
+            return self.run_halves(key, some, sending, parts_of, submitted);
         }
         let modules = blocks[first].modules;
         decoder.set_modules(modules.map_or(&[], FrameModules::on_devices));
@@ -240,7 +242,7 @@ impl<'c> Lane<'c> {
                 Ok(Some(seen)) => seen,
                 Ok(None) => continue,
                 Err(error) => {
-                    flight.note_unread(sending.purpose(at), error);
+                    submitted.note_unread(sending.purpose(at), error);
                     continue;
                 }
             };
@@ -258,10 +260,10 @@ impl<'c> Lane<'c> {
         }
         if !self.is_open && !decoder.runs_at_once(&raws)? {
             // Fewer blocks may need less.
-            return self.run_halves(key, some, sending, parts_of, flight);
+            return self.run_halves(key, some, sending, parts_of, submitted);
         }
         let mut parts = Vec::new();
-        for (number, &(at, raw, Seen { first, .. })) in uploaded.iter().enumerate() {
+        for (number, &(at, raw, SeenPayload { first, .. })) in uploaded.iter().enumerate() {
             let method = blocks[at].header.method;
             parts.extend(parts_of(at, &|from| match method {
                 Method::Store => Origin::Raw(raw + from),
@@ -270,30 +272,30 @@ impl<'c> Lane<'c> {
             }));
         }
         decoder.submit(&raws, &mut parts)?;
-        let sent = |(at, ..): (usize, u32, Seen)| {
+        let sent = |(at, ..): (usize, u32, SeenPayload)| {
             let BlockHeader { payload_crc, content_crc, .. } = blocks[at].header;
-            Submitted { purpose: sending.purpose(at), payload_crc, content_crc }
+            SubmittedBlock { purpose: sending.purpose(at), payload_crc, content_crc }
         };
-        flight.submitted.push((key, uploaded.into_iter().map(sent).collect()));
+        submitted.in_decoders.push((key, uploaded.into_iter().map(sent).collect()));
         Ok(())
     }
 
     /// The same, one half after the other; nothing for a single block, which is not decoded then.
     fn run_halves(
         &mut self,
-        key: Key,
+        key: DecoderKey,
         some: &[usize],
         sending: &Sending<'_, '_>,
         parts_of: &mut PartsOf<'_>,
-        flight: &mut Flight,
+        submitted: &mut SubmittedBatch,
     ) -> Result<(), CoderError> {
         let (before, after) = some.split_at(some.len() / 2);
         if before.is_empty() {
             return Ok(());
         }
-        self.run_decoder(key, before, sending, parts_of, flight)?;
-        self.collect(flight)?;
-        self.run_decoder(key, after, sending, parts_of, flight)
+        self.run_decoder(key, before, sending, parts_of, submitted)?;
+        self.collect(submitted)?;
+        self.run_decoder(key, after, sending, parts_of, submitted)
     }
 
     /// Uploads contents that the CPU has decoded, whose length is a multiple of 4, and moves `parts` of them to their
@@ -328,9 +330,9 @@ impl<'c> Lane<'c> {
     }
 
     /// After an error: drops all decoders, when what they have in hand has ended.
-    pub(super) fn drop_all(&mut self, flight: &mut Flight) {
+    pub(super) fn drop_all(&mut self, submitted: &mut SubmittedBatch) {
         // It may end well.
-        let _ = self.collect(flight);
+        let _ = self.collect(submitted);
         self.settle();
     }
 
@@ -345,7 +347,11 @@ impl<'c> Lane<'c> {
     }
 
     /// Puts the decoder for `key` first. Others, except the one for `kept`, go if their memory is needed.
-    fn make_decoder(&mut self, key: Key, kept: Option<Key>) -> Result<(), CoderError> {
+    fn make_decoder(
+        &mut self,
+        key: DecoderKey,
+        kept: Option<DecoderKey>,
+    ) -> Result<(), CoderError> {
         if let Some(at) = self.decoders.iter().position(|(own, _)| *own == key) {
             self.decoders.make_contiguous()[..=at].rotate_right(1);
             return Ok(());
@@ -357,9 +363,9 @@ impl<'c> Lane<'c> {
         let (task, block_len, blocks) = key;
         let most = if core.options.only_prepared { MAX_PREPARED } else { MAX_DECODERS };
         // What has been prepared cannot be made again.
-        let budget = if core.options.only_prepared { u64::MAX } else { core.lane_budget };
+        let budget = if core.options.only_prepared { u64::MAX } else { core.slot_budget };
         let room = budget.saturating_sub(core.memory_of(key));
-        let taken = |decoders: &VecDeque<(Key, RangeDecoder<'_>)>| {
+        let taken = |decoders: &VecDeque<(DecoderKey, RangeDecoder<'_>)>| {
             decoders.iter().map(|(_, decoder)| decoder.memory()).sum::<u64>()
         };
         while self.decoders.len() >= most || taken(&self.decoders) > room {
@@ -454,7 +460,7 @@ impl<'c> Lane<'c> {
 const TASKS: [RangeTask; 3] =
     [RangeTask::Decode(Pipeline::Lzf), RangeTask::Decode(Pipeline::Bwt), RangeTask::Move];
 
-impl Drop for Lane<'_> {
+impl Drop for DecoderSlot<'_> {
     fn drop(&mut self) {
         // Before the memory that its work uses.
         if let Some(queue) = &self.queue {

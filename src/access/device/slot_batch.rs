@@ -1,17 +1,17 @@
-//! A batch of blocks for a lane, and what becomes of them.
+//! A batch of blocks for a slot, and what becomes of them.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::core::{BatchKind, Key};
+use super::core::{BatchKind, DecoderKey};
 use super::kept::{KeptSources, OwnBytes, SourceId};
 use crate::access::sources::SourceError;
 use crate::format::BlockHeader;
 use crate::gpu::coder::{DecodedBlock, MovedPart, Origin};
 use crate::pipeline::modules::FrameModules;
 
-/// A block that a lane decodes.
-pub(in crate::access) struct LaneBlock<'w> {
+/// A block that a slot decodes.
+pub(in crate::access) struct SlotBlock<'w> {
     /// Which block it is.
     pub(in crate::access) id: SourceId,
     /// Its header; of a block with distant matches, that of its own bytes.
@@ -19,10 +19,10 @@ pub(in crate::access) struct LaneBlock<'w> {
     /// What runs the modules of its frame, if that has some.
     pub(in crate::access) modules: Option<&'w FrameModules>,
     /// Reads its payload from some byte on, as much as there is memory.
-    pub(in crate::access) read: Box<Read<'w>>,
+    pub(in crate::access) read: Box<ReadPayload<'w>>,
 }
 
-pub(in crate::access) type Read<'w> =
+pub(in crate::access) type ReadPayload<'w> =
     dyn Fn(usize, &mut [u8]) -> Result<(), SourceError> + Sync + 'w;
 
 /// A block with distant matches, as what it consists of.
@@ -32,12 +32,12 @@ pub(in crate::access) struct RestoredBlock {
     /// CRC-32C of its contents.
     pub(in crate::access) content_crc: u32,
     /// The pieces of its contents, in order.
-    pub(in crate::access) pieces: Vec<Piece>,
+    pub(in crate::access) pieces: Vec<RestoredPiece>,
 }
 
 /// Bytes of a source.
 #[derive(Clone, Copy)]
-pub(in crate::access) struct Piece {
+pub(in crate::access) struct RestoredPiece {
     /// The number of the source.
     pub(in crate::access) source: usize,
     /// The first byte.
@@ -46,22 +46,22 @@ pub(in crate::access) struct Piece {
     pub(in crate::access) len: u32,
 }
 
-/// What a lane does at once. The blocks that are wanted have numbers: those of `blocks` come first, then those of
+/// What a slot does at once. The blocks that are wanted have numbers: those of `blocks` come first, then those of
 /// `restored`.
-pub(in crate::access) struct LaneBatch<'w> {
+pub(in crate::access) struct SlotBatch<'w> {
     /// The most bytes of contents of any block.
     pub(in crate::access) block_len: u32,
     /// Plain or repeating.
     pub(in crate::access) kind: BatchKind,
     /// The blocks that are wanted as they are decoded.
-    pub(in crate::access) blocks: Vec<LaneBlock<'w>>,
+    pub(in crate::access) blocks: Vec<SlotBlock<'w>>,
     /// The blocks that others consist of.
-    pub(in crate::access) sources: Vec<LaneBlock<'w>>,
+    pub(in crate::access) sources: Vec<SlotBlock<'w>>,
     /// The blocks that consist of others.
     pub(in crate::access) restored: Vec<RestoredBlock>,
 }
 
-impl LaneBatch<'_> {
+impl SlotBatch<'_> {
     /// How many blocks are wanted.
     fn len(&self) -> usize {
         self.blocks.len() + self.restored.len()
@@ -73,14 +73,14 @@ impl LaneBatch<'_> {
 pub(in crate::access) type PartsOf<'p> =
     dyn FnMut(usize, &dyn Fn(u32) -> Origin) -> Vec<MovedPart> + 'p;
 
-/// Blocks that a lane sends to decoders.
+/// Blocks that a slot sends to decoders.
 pub(super) struct Sending<'s, 'w> {
     /// The most bytes of contents of any block of the batch.
     pub(super) block_len: u32,
     pub(super) kind: BatchKind,
-    pub(super) blocks: &'s [LaneBlock<'w>],
+    pub(super) blocks: &'s [SlotBlock<'w>],
     /// If they are sources of blocks to restore: the number of that group, and the decoder that their pieces go to.
-    pub(super) restoring: Option<(usize, Key)>,
+    pub(super) restoring: Option<(usize, DecoderKey)>,
 }
 
 impl Sending<'_, '_> {
@@ -94,7 +94,7 @@ impl Sending<'_, '_> {
 }
 
 /// What became of a block.
-pub(in crate::access) enum Outcome {
+pub(in crate::access) enum BlockOutcome {
     /// The CPU has to decode it.
     Left,
     /// Its contents are where they are wanted.
@@ -103,17 +103,17 @@ pub(in crate::access) enum Outcome {
     Unread(SourceError),
 }
 
-/// A batch that a lane has begun.
-pub(in crate::access) struct Flight {
+/// A batch that a slot has begun.
+pub(in crate::access) struct SubmittedBatch {
     /// What has become of each wanted block so far.
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<BlockOutcome>,
     /// The blocks that each decoder has in hand, in its order.
-    pub(super) submitted: Vec<(Key, Vec<Submitted>)>,
-    groups: Vec<Group>,
+    pub(super) in_decoders: Vec<(DecoderKey, Vec<SubmittedBlock>)>,
+    groups: Vec<RestoredGroup>,
 }
 
 /// Blocks that are restored together.
-struct Group {
+struct RestoredGroup {
     /// Their numbers.
     members: Range<usize>,
     /// How many of their sources have not been decoded.
@@ -123,7 +123,7 @@ struct Group {
 }
 
 /// A block that a decoder has in hand.
-pub(super) struct Submitted {
+pub(super) struct SubmittedBlock {
     pub(super) purpose: Purpose,
     pub(super) payload_crc: u32,
     pub(super) content_crc: u32,
@@ -138,10 +138,10 @@ pub(super) enum Purpose {
     Group(usize),
 }
 
-impl Flight {
-    pub(super) fn new(batch: &LaneBatch<'_>) -> Self {
-        let outcomes = std::iter::repeat_with(|| Outcome::Left).take(batch.len()).collect();
-        Self { outcomes, submitted: Vec::new(), groups: Vec::new() }
+impl SubmittedBatch {
+    pub(super) fn new(batch: &SlotBatch<'_>) -> Self {
+        let outcomes = std::iter::repeat_with(|| BlockOutcome::Left).take(batch.len()).collect();
+        Self { outcomes, in_decoders: Vec::new(), groups: Vec::new() }
     }
 
     /// Notes that the wanted blocks `members` are restored from so many sources that are to be decoded, and from `own`,
@@ -152,7 +152,7 @@ impl Flight {
         sources: usize,
         own: Vec<(SourceId, Arc<OwnBytes>)>,
     ) -> usize {
-        self.groups.push(Group { members, missing: sources, own });
+        self.groups.push(RestoredGroup { members, missing: sources, own });
         self.groups.len() - 1
     }
 
@@ -164,20 +164,20 @@ impl Flight {
     /// Notes that the payload of a block could not be read.
     pub(super) fn note_unread(&mut self, purpose: Purpose, error: SourceError) {
         if let Purpose::Wanted(number) = purpose {
-            self.outcomes[number] = Outcome::Unread(error);
+            self.outcomes[number] = BlockOutcome::Unread(error);
         }
     }
 
     /// Notes what a decoder says of the blocks that it had in hand; nothing of blocks that were only moved.
-    pub(super) fn note(&mut self, blocks: Vec<Submitted>, decoded: &[DecodedBlock]) {
+    pub(super) fn note(&mut self, blocks: Vec<SubmittedBlock>, decoded: &[DecodedBlock]) {
         for (number, block) in blocks.into_iter().enumerate() {
-            let Submitted { purpose, payload_crc, content_crc } = block;
+            let SubmittedBlock { purpose, payload_crc, content_crc } = block;
             let is_right = decoded.get(number).is_none_or(|decoded| {
                 let found = (decoded.payload_crc, decoded.content_crc);
                 decoded.is_decoded && !decoded.is_filtered && found == (payload_crc, content_crc)
             });
             match purpose {
-                Purpose::Wanted(number) if is_right => self.outcomes[number] = Outcome::Done,
+                Purpose::Wanted(number) if is_right => self.outcomes[number] = BlockOutcome::Done,
                 Purpose::Group(number) if is_right => self.groups[number].missing -= 1,
                 _ => {}
             }
@@ -185,13 +185,13 @@ impl Flight {
     }
 
     /// What became of each wanted block, when no decoder has one in hand. Own bytes that are right go to `kept`.
-    pub(super) fn end(mut self, kept: &KeptSources) -> Vec<Outcome> {
-        for Group { members, missing, own } in self.groups {
+    pub(super) fn end(mut self, kept: &KeptSources) -> Vec<BlockOutcome> {
+        for RestoredGroup { members, missing, own } in self.groups {
             let outcomes = &mut self.outcomes[members];
             if missing > 0 {
                 // The CPU finds out what is wrong.
-                outcomes.fill_with(|| Outcome::Left);
-            } else if outcomes.iter().all(|outcome| matches!(outcome, Outcome::Done)) {
+                outcomes.fill_with(|| BlockOutcome::Left);
+            } else if outcomes.iter().all(|outcome| matches!(outcome, BlockOutcome::Done)) {
                 own.into_iter().for_each(|(id, own)| kept.keep(id, own));
             }
         }
