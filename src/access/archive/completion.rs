@@ -42,19 +42,11 @@ impl<T> Progress<T> {
 }
 
 impl<T> Completion<T> {
-    /// The completion of a read of `blocks` blocks, for which a caller waits through a [`Claim`].
-    pub(super) fn new(blocks: usize) -> Self {
-        let delivered = std::iter::repeat_with(|| None).take(blocks).collect();
-        let (writing, error, has_given_up, done) = Default::default();
-        let progress = Progress { delivered, missing: blocks, writing, error, has_given_up, done };
-        Self { progress: Mutex::new(progress), changed: Condvar::new() }
-    }
-
-    /// The completion of a read that calls `done` at its end.
-    pub(super) fn calling(done: Done) -> Self {
-        let completion = Self::new(0);
-        completion.lock().done = Some(done);
-        completion
+    /// The completion of a read that calls `done` at its end, or for whose end a caller waits through a [`Claim`].
+    pub(super) fn new(done: Option<Done>) -> Arc<Self> {
+        let (delivered, missing, writing, error, has_given_up) = Default::default();
+        let progress = Progress { delivered, missing, writing, error, has_given_up, done };
+        Arc::new(Self { progress: Mutex::new(progress), changed: Condvar::new() })
     }
 
     /// Adds a slot to a read that waits for nothing yet, and returns its number.

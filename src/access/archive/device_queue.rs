@@ -15,7 +15,7 @@ use crate::sync::Mutex;
 
 /// The blocks that are wanted in the memory of one device.
 pub(super) struct DeviceQueue {
-    workers: Arc<Workers>,
+    pub(super) workers: Arc<Workers>,
     queue: Mutex<BlockQueue<DeviceWaiter>>,
     /// The longest block that decoders are made for, in bytes of contents: no shorter than the archive's.
     pub(super) block_len: u32,
@@ -82,7 +82,7 @@ const MIN_BLOCK_LEN: u64 = 1 << 16;
 
 impl DeviceQueue {
     pub(super) fn new(workers: &Arc<Workers>, layout: &Layout) -> Self {
-        let core = workers.core();
+        let core = &workers.core;
         // Archives of about the same size share decoders.
         let block_len = layout.max_block_size().next_power_of_two().max(MIN_BLOCK_LEN) as u32;
         let is_of_pipelines = |of: &[Pipeline]| {
@@ -114,21 +114,12 @@ impl DeviceQueue {
         Self { workers, queue, block_len, kind, max_batch, min_batch, tasks }
     }
 
-    pub(super) fn is_of(&self, workers: &Arc<Workers>) -> bool {
-        Arc::ptr_eq(&self.workers, workers)
-    }
-
-    /// How many batches can be on their way at once.
-    pub(super) fn at_once(&self) -> usize {
-        self.workers.core().at_once(self.kind)
-    }
-
     pub(super) fn lock(&self) -> MutexGuard<'_, BlockQueue<DeviceWaiter>> {
         self.queue.lock()
     }
 
     pub(super) fn device_error(&self, error: DeviceError) -> ArchiveError {
-        let device = self.workers.core().device.limits().name.clone();
+        let device = self.workers.core.device.limits().name.clone();
         ArchiveError::Device { device, error }
     }
 }

@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Deref;
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use super::error::ArchiveError;
 use super::options::ArchiveOptions;
-use crate::access::cache::{Cache, CacheStatistics};
+use crate::access::cache::Cache;
 use crate::access::sources::{Source, SourceError, SourceReader};
 use crate::error::Error;
 use crate::format::{BlockHeader, MAX_BLOCK_HEADER_LEN};
@@ -59,7 +59,7 @@ pub(super) struct Loader {
     /// The threads that decode, once there is something to decode; `None` if the system has none to spare.
     pool: OnceLock<Option<ThreadPool>>,
     workers: usize,
-    payloads: Mutex<Cache<BlockId, CompressedBlock>>,
+    pub(super) payloads: Mutex<Cache<BlockId, CompressedBlock>>,
     /// Memory of contents that are no longer needed, as much as is decoded into at once.
     idle: Pool,
     /// Own bytes of blocks that distant matches repeat.
@@ -143,14 +143,6 @@ impl Loader {
         Ok((loader, max_blocks))
     }
 
-    fn payloads(&self) -> MutexGuard<'_, Cache<BlockId, CompressedBlock>> {
-        self.payloads.lock()
-    }
-
-    pub(super) fn payload_statistics(&self) -> CacheStatistics {
-        self.payloads().statistics()
-    }
-
     /// What runs the modules of the frame with this number, if it has some.
     pub(super) fn modules(&self, frame: usize) -> Option<&FrameModules> {
         self.modules.get(frame).and_then(Option::as_deref)
@@ -212,7 +204,8 @@ impl Loader {
     fn begin(&self, id: BlockId, may_stay: bool) -> Result<(Located, BlockBytes), Error> {
         let read = |offset, buffer: &mut [u8]| self.source.read_exact_at(buffer, offset);
         let block = self.layout.locate(id, &mut { read })?;
-        let kept = self.payloads().get(&id).map(Arc::clone).filter(|kept| kept.len() == block.len);
+        let kept =
+            self.payloads.lock().get(&id).map(Arc::clone).filter(|kept| kept.len() == block.len);
         let bytes = if let Some(kept) = kept {
             BlockBytes::InMemory(kept, false)
         } else if may_stay && self.source.is_local() && !block.is_single {
@@ -259,7 +252,7 @@ impl Loader {
     pub(super) fn keep(&self, in_hand: InHand) {
         if let BlockBytes::InMemory(bytes, true) = in_hand.bytes {
             let len = bytes.len() as u64;
-            self.payloads().insert(in_hand.block.id, bytes, len);
+            self.payloads.lock().insert(in_hand.block.id, bytes, len);
         }
     }
 

@@ -134,7 +134,7 @@ impl Archive {
         options: &ReadOptions,
     ) -> Result<(), ArchiveError> {
         let shared = self.shared()?;
-        let claim = Claim(Arc::new(Completion::new(0)));
+        let claim = Claim(Completion::new(None));
         let mut on_host = Vec::new();
         let mut on_devices: Vec<(&Arc<Workers>, Vec<_>)> = Vec::new();
         for (number, read) in reads.iter().enumerate() {
@@ -226,7 +226,7 @@ impl Archive {
         };
         ArchiveStatistics {
             contents: shared.lock().contents.statistics(),
-            payloads: shared.loader.payload_statistics(),
+            payloads: shared.loader.payloads.lock().statistics(),
             traffic,
             blocks_by_device: shared.by_device.load(Ordering::Relaxed),
             blocks_by_cpu: shared.by_cpu.load(Ordering::Relaxed),

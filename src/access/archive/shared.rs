@@ -154,9 +154,10 @@ impl ArchiveShared {
     pub(super) fn request(&self, step: &[Placement], options: &ReadOptions) -> Claim<Page> {
         let mut blocks: Vec<_> = step.iter().map(|placement| placement.block).collect();
         blocks.dedup();
-        let claim = Claim(Arc::new(Completion::new(blocks.len())));
+        let claim = Claim(Completion::new(None));
+        let slots: Vec<_> = blocks.iter().map(|_| claim.0.add_slot()).collect();
         let mut state = self.lock();
-        for (slot, block) in blocks.into_iter().enumerate() {
+        for (slot, block) in slots.into_iter().zip(blocks) {
             match state.contents.get(&block) {
                 Some(page) => claim.0.deliver(slot, Ok(Page::clone(page))),
                 None => {

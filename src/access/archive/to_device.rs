@@ -55,7 +55,7 @@ impl Archive {
                     continue;
                 }
             };
-            let completion = Arc::new(Completion::calling(Box::new(done)));
+            let completion = Completion::new(Some(Box::new(done)));
             let placements = shared.loader.layout.placements(read.range.clone(), 0);
             waiters
                 .extend(placements.map(|one| DeviceWaiter::new(one, buffer, start, &completion)));
@@ -121,7 +121,7 @@ impl Requests for ArchiveRequests {
         // nothing waits for ever. A server must not hold up what does not need it.
         let beyond_free = queue.batches().saturating_sub(FREE_BATCHES);
         let worth = 1usize.checked_shl(beyond_free).unwrap_or(usize::MAX);
-        let at_once = self.queue.at_once();
+        let at_once = self.queue.workers.core.at_once(self.queue.kind);
         let can_wait = !queue.is_urgent() && self.shared.loader.source.is_local();
         let has_enough = queue.batches() as usize >= at_once;
         if can_wait && (has_enough || queued < worth.min(min_batch / 2)) {
@@ -169,7 +169,7 @@ impl ArchiveShared {
         priority: Priority,
     ) -> Result<(), ArchiveError> {
         let queue = self.device_queue(workers);
-        workers.core().check().map_err(|error| queue.device_error(error))?;
+        workers.core.check().map_err(|error| queue.device_error(error))?;
         let mut waiters = waiters.into_iter();
         loop {
             let mut queued = queue.lock();
@@ -199,7 +199,7 @@ impl ArchiveShared {
         scratch: &DeviceBuffer,
     ) -> Result<bool, DeviceError> {
         let BufferPlace::Device { buffer, start } = &scratch.place else { return Ok(false) };
-        let claim = Claim(Arc::new(Completion::new(0)));
+        let claim = Claim(Completion::new(None));
         let mut placements = self.loader.layout.placements(0..self.loader.layout.len(), 0);
         let mut queued = queue.lock();
         for placement in placements.by_ref().take(count) {
@@ -219,7 +219,7 @@ impl ArchiveShared {
 
     fn device_queue(&self, workers: &Arc<Workers>) -> Arc<DeviceQueue> {
         let mut queues = self.devices.lock();
-        if let Some(queue) = queues.iter().find(|queue| queue.is_of(workers)) {
+        if let Some(queue) = queues.iter().find(|queue| Arc::ptr_eq(&queue.workers, workers)) {
             return Arc::clone(queue);
         }
         let queue = Arc::new(DeviceQueue::new(workers, &self.loader.layout));

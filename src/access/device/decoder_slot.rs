@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::core::{BatchKind, DecoderKey, DeviceCore};
-use super::payload::{self, SeenPayload, task_of};
+use super::payload::{self, SeenPayload, SeenResult, task_of};
 use super::slot_batch::{
-    BlockOutcome, PartsOf, Sending, SlotBatch, SubmittedBatch, SubmittedBlock,
+    BlockOutcome, PartsOf, Sending, SlotBatch, SlotBlock, SubmittedBatch, SubmittedBlock,
 };
 use crate::format::{BlockHeader, Method, Pipeline};
 use crate::gpu::coder::{CoderError, MovedPart, Origin, RangeDecoder, RangeTask, RawBlock};
@@ -48,6 +48,36 @@ fn device_error(error: CoderError) -> DeviceError {
         CoderError::Device(error) => error,
         CoderError::Plan(error) => DeviceError::Unsupported(error.to_string()),
     }
+}
+
+/// Bytes that the payload of a block takes among others.
+fn padded(block: &SlotBlock<'_>) -> u64 {
+    u64::from(block.header.payload_len).next_multiple_of(16)
+}
+
+/// Reads the payloads of the blocks with the numbers `some`, and uploads some while it reads the next. Returns what the
+/// host sees of each.
+fn upload(
+    decoder: &mut RangeDecoder<'_>,
+    blocks: &[SlotBlock<'_>],
+    some: &[usize],
+) -> Result<Vec<SeenResult>, CoderError> {
+    let padded = |at: &usize| padded(&blocks[*at]);
+    let ahead = if some.iter().map(padded).sum::<u64>() > SMALL { RUN } else { SMALL };
+    let (mut left, mut at, mut seen) = (some, 0, Vec::with_capacity(some.len()));
+    while !left.is_empty() {
+        let (mut count, mut bytes) = (1, padded(&left[0]));
+        while let Some(next) = left.get(count).map(padded).filter(|next| bytes + next <= RUN) {
+            (count, bytes) = (count + 1, bytes + next);
+        }
+        let (run, others) = left.split_at(count);
+        decoder.upload_with(at, (bytes as usize, ahead as usize), &mut |memory| {
+            seen.extend(payload::read(memory, blocks, run));
+        })?;
+        at += bytes;
+        left = others;
+    }
+    Ok(seen)
 }
 
 impl<'c> DecoderSlot<'c> {
@@ -170,25 +200,22 @@ impl<'c> DecoderSlot<'c> {
             let of_frame = of_task.chunk_by(|a, b| modules(*a) == modules(*b));
             for some in of_frame.flat_map(|numbers| numbers.chunks(most)) {
                 let key = (task, block_len, most as u32);
-                let sent = self
-                    .reserve_decoder(key, submitted, sending.restoring.map(|(_, key)| key))
-                    .and_then(|()| self.run_decoder(key, some, sending, parts_of, submitted));
-                if sent.is_err() {
+                if let Err(error) = self.run_decoder(key, some, sending, parts_of, submitted) {
                     self.drop_all(submitted);
+                    return Err(error);
                 }
-                sent?;
             }
         }
         Ok(())
     }
 
-    /// Puts the decoder for `key` first, idle. See [`make_decoder`](Self::make_decoder) for `kept`.
+    /// Returns the decoder for `key`, idle, and puts it first. See [`make_decoder`](Self::make_decoder) for `kept`.
     pub(super) fn reserve_decoder(
         &mut self,
         key: DecoderKey,
         submitted: &mut SubmittedBatch,
         kept: Option<DecoderKey>,
-    ) -> Result<(), CoderError> {
+    ) -> Result<&mut RangeDecoder<'c>, CoderError> {
         // A new decoder may take the place of one that is busy.
         let is_known = self.decoders.iter().any(|(own, _)| *own == key);
         if !is_known || submitted.in_decoders.iter().any(|(own, _)| *own == key) {
@@ -197,7 +224,7 @@ impl<'c> DecoderSlot<'c> {
         self.make_decoder(key, kept)
     }
 
-    /// Submits the blocks with the numbers `some` to the first of the decoders, which was made for `key` and is idle.
+    /// Submits the blocks with the numbers `some` to the decoder for `key`.
     fn run_decoder(
         &mut self,
         key: DecoderKey,
@@ -206,38 +233,21 @@ impl<'c> DecoderSlot<'c> {
         parts_of: &mut PartsOf<'_>,
         submitted: &mut SubmittedBatch,
     ) -> Result<(), CoderError> {
-        let blocks = sending.blocks;
-        let Some((_, decoder)) = self.decoders.front_mut() else { return Ok(()) };
-        let Some(&first) = some.first() else { return Ok(()) };
-        let padded = |at: &usize| u64::from(blocks[*at].header.payload_len).next_multiple_of(16);
-        let bytes = some.iter().map(padded).sum::<u64>();
-        if bytes > decoder.room() {
+        let (blocks, is_open) = (sending.blocks, self.is_open);
+        let restorer = sending.restoring.map(|(_, key)| key);
+        let decoder = self.reserve_decoder(key, submitted, restorer)?;
+        if some.iter().map(|at| padded(&blocks[*at])).sum::<u64>() > decoder.room() {
             return self.run_halves(key, some, sending, parts_of, submitted);
         }
-        let modules = blocks[first].modules;
+        let modules = some.first().and_then(|first| blocks[*first].modules);
         decoder.set_modules(modules.map_or(&[], FrameModules::on_devices));
         let mut uploaded = Vec::with_capacity(some.len());
         let mut raws = Vec::with_capacity(some.len());
-        let mut seen = Vec::new();
-        let ahead = if bytes > SMALL { RUN } else { SMALL };
-        let (mut left, mut at) = (some, 0);
-        while !left.is_empty() {
-            let (mut count, mut bytes) = (1, padded(&left[0]));
-            while let Some(next) = left.get(count).map(padded).filter(|next| bytes + next <= RUN) {
-                (count, bytes) = (count + 1, bytes + next);
-            }
-            let (run, others) = left.split_at(count);
-            decoder.upload_with(at, (bytes as usize, ahead as usize), &mut |memory| {
-                seen.extend(payload::read(memory, blocks, run));
-            })?;
-            at += bytes;
-            left = others;
-        }
         let mut end = 0;
-        for (&at, seen) in some.iter().zip(seen) {
+        for (&at, seen) in some.iter().zip(upload(decoder, blocks, some)?) {
             let header = &blocks[at].header;
             let raw = end as u32;
-            end += padded(&at);
+            end += padded(&blocks[at]);
             let seen = match seen {
                 Ok(Some(seen)) => seen,
                 Ok(None) => continue,
@@ -258,7 +268,7 @@ impl<'c> DecoderSlot<'c> {
             }
             uploaded.push((at, raw, seen));
         }
-        if !self.is_open && !decoder.runs_at_once(&raws)? {
+        if !is_open && !decoder.runs_at_once(&raws)? {
             // Fewer blocks may need less.
             return self.run_halves(key, some, sending, parts_of, submitted);
         }
@@ -294,7 +304,6 @@ impl<'c> DecoderSlot<'c> {
             return Ok(());
         }
         self.run_decoder(key, before, sending, parts_of, submitted)?;
-        self.collect(submitted)?;
         self.run_decoder(key, after, sending, parts_of, submitted)
     }
 
@@ -311,14 +320,13 @@ impl<'c> DecoderSlot<'c> {
     ) -> Result<(), DeviceError> {
         let most = self.core.batch_of(RangeTask::Move, block_len, kind).max(1);
         let key = |blocks| (RangeTask::Move, block_len, blocks);
-        match self.make_decoder(key(most), None) {
+        let decoder = match self.make_decoder(key(most), None) {
             Err(CoderError::Device(DeviceError::OutOfMemory { .. })) => {
                 self.make_decoder(key(1), None)
             }
             made => made,
         }
         .map_err(device_error)?;
-        let Some((_, decoder)) = self.decoders.front_mut() else { return Ok(()) };
         let fill = &mut |into: &mut [u8]| into.copy_from_slice(contents);
         let uploaded = decoder.upload_with(0, (contents.len(), 0), fill);
         let placed = uploaded.and_then(|()| decoder.submit(&[], parts));
@@ -351,10 +359,10 @@ impl<'c> DecoderSlot<'c> {
         &mut self,
         key: DecoderKey,
         kept: Option<DecoderKey>,
-    ) -> Result<(), CoderError> {
+    ) -> Result<&mut RangeDecoder<'c>, CoderError> {
         if let Some(at) = self.decoders.iter().position(|(own, _)| *own == key) {
             self.decoders.make_contiguous()[..=at].rotate_right(1);
-            return Ok(());
+            return Ok(&mut self.decoders[0].1);
         }
         if !self.is_open {
             return Err(CoderError::Device(unprepared()));
@@ -389,7 +397,7 @@ impl<'c> DecoderSlot<'c> {
             made => made,
         }?;
         self.decoders.push_front((key, decoder));
-        Ok(())
+        Ok(&mut self.decoders[0].1)
     }
 
     /// Calls `prepare`, which may make what later batches need.
@@ -422,9 +430,8 @@ impl<'c> DecoderSlot<'c> {
             keys.extend(of_sources.map(key(BatchKind::Sources)));
         }
         for key in keys.into_iter().filter(|(.., most)| *most > 0) {
-            let made = self.make_decoder(key, None).and_then(|()| {
+            let made = self.make_decoder(key, None).and_then(|decoder| {
                 // So it has pinned memory for all payloads.
-                let Some((_, decoder)) = self.decoders.front_mut() else { return Ok(()) };
                 let room = decoder.room() as usize;
                 decoder.upload_with(0, (room, 0), &mut |memory| memory.fill(0))
             });

@@ -1,7 +1,7 @@
 //! Own bytes of blocks, kept in a device's memory for those that repeat them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
 
 use crate::access::cache::Cache;
 use crate::gpu::device::pool::Pool;
@@ -14,22 +14,11 @@ pub(in crate::access) type SourceId = (u64, usize, u64);
 /// Own bytes of a block in a buffer.
 pub(super) struct OwnBytes {
     pool: Arc<Pool<Arc<dyn Device>>>,
-    buffer: BufferId,
-    /// The buffer's length.
-    bytes: u64,
+    pub(super) buffer: BufferId,
+    /// The length of the buffer: no less than that of the own bytes.
+    pub(super) bytes: u64,
     /// The bytes of all such buffers.
     all: Arc<AtomicU64>,
-}
-
-impl OwnBytes {
-    pub(super) fn buffer(&self) -> BufferId {
-        self.buffer
-    }
-
-    /// The length of the buffer in bytes: no less than that of the own bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
 }
 
 impl Drop for OwnBytes {
@@ -58,13 +47,9 @@ impl KeptSources {
         Self { pool, budget, all: Arc::default(), cache }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Cache<SourceId, Arc<OwnBytes>>> {
-        self.cache.lock()
-    }
-
     /// The own bytes of a block, if they are there.
     pub(super) fn get(&self, id: SourceId) -> Option<Arc<OwnBytes>> {
-        self.lock().get(&id).map(Arc::clone)
+        self.cache.lock().get(&id).map(Arc::clone)
     }
 
     /// A buffer for so many own bytes, for which others go; `None` if there is too little memory.
@@ -72,7 +57,7 @@ impl KeptSources {
         let bytes = u64::from(own_len).next_power_of_two().max(LEAST);
         while self.all.load(Ordering::Relaxed) + bytes > self.budget {
             // It goes when the lock is free again.
-            let _oldest = self.lock().remove_oldest()?;
+            let _oldest = self.cache.lock().remove_oldest()?;
         }
         let buffer = self.pool.allocate(bytes).ok()?;
         self.all.fetch_add(bytes, Ordering::Relaxed);
@@ -83,11 +68,11 @@ impl KeptSources {
     /// Keeps what `own` now holds.
     pub(super) fn keep(&self, id: SourceId, own: Arc<OwnBytes>) {
         let bytes = own.bytes;
-        self.lock().insert(id, own, bytes);
+        self.cache.lock().insert(id, own, bytes);
     }
 
     /// Gives all up.
     pub(super) fn clear(&self) {
-        while self.lock().remove_oldest().is_some() {}
+        while self.cache.lock().remove_oldest().is_some() {}
     }
 }

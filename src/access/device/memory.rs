@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::core::{DeviceCore, DeviceMemoryOptions};
+use super::core::{BufferHandle, DeviceCore, DeviceMemoryOptions};
 use super::workers::Workers;
 use crate::gpu::device::{BufferId, Device, DeviceError, NativeBuffer, NativeStream};
 use crate::pipeline::buffer::zeroed;
@@ -41,7 +41,7 @@ struct WorkersHandle(Arc<Workers>);
 
 impl Drop for WorkersHandle {
     fn drop(&mut self) {
-        match self.0.core().is_here() {
+        match self.0.core.is_here() {
             true => self.0.close(),
             // The driver is not called in a process that was forked.
             false => std::mem::forget(Arc::clone(&self.0)),
@@ -136,7 +136,7 @@ impl DeviceMemory {
     }
 
     fn core(&self) -> Option<&Arc<DeviceCore>> {
-        self.workers().map(|workers| workers.core())
+        self.workers().map(|workers| &workers.core)
     }
 }
 
@@ -390,73 +390,5 @@ impl DeviceSliceMut<'_> {
 impl fmt::Debug for DeviceSliceMut<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DeviceSliceMut({} bytes)", self.len)
-    }
-}
-
-/// A buffer of a device, freed when dropped. A buffer of the caller's is only forgotten then.
-pub(in crate::access) struct BufferHandle {
-    core: Arc<DeviceCore>,
-    id: BufferId,
-    /// Where the caller's bytes end.
-    end: u64,
-}
-
-impl BufferHandle {
-    pub(super) fn new(core: Arc<DeviceCore>, id: BufferId, end: u64) -> Self {
-        Self { core, id, end }
-    }
-
-    /// Copies bytes from `start` on to the host.
-    pub(super) fn copy_to_host(&self, start: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        let (from, end) = (start, start + into.len() as u64);
-        let (aligned, skipped) = (from & !3, (from % 4) as usize);
-        let mut at = 0;
-        self.core.check_process()?;
-        let wanted = skipped..skipped + into.len();
-        let mut queue = self.core.device.queue()?;
-        queue.read_with(self.id, aligned, end.next_multiple_of(4) - aligned, &mut |piece| {
-            let (first, last) = (wanted.start.max(at), wanted.end.min(at + piece.len()));
-            if first < last {
-                into[first - skipped..last - skipped]
-                    .copy_from_slice(&piece[first - at..last - at]);
-            }
-            at += piece.len();
-        })
-    }
-
-    /// Copies bytes of the host to the buffer, from `start` on. There is at least one.
-    pub(super) fn copy_from_host(&self, start: u64, from: &[u8]) -> Result<(), DeviceError> {
-        let (begin, end) = (start, start + from.len() as u64);
-        let aligned = begin & !3..end.next_multiple_of(4);
-        self.core.check_process()?;
-        let mut queue = self.core.device.queue()?;
-        // A device copies whole words. Those at the ends keep their other bytes.
-        let (mut first, mut last) = ([0; 4], [0; 4]);
-        let (before, after) = ((begin - aligned.start) as usize, (aligned.end - end) as usize);
-        if before > 0 {
-            queue.read(self.id, aligned.start, &mut first)?;
-        }
-        if after > 0 {
-            queue.read(self.id, aligned.end - 4, &mut last)?;
-        }
-        let parts = [&first[..before], from, &last[4 - after..]];
-        queue.write_parts(self.id, aligned.start, &parts)?;
-        queue.finish()
-    }
-
-    pub(in crate::access) fn end(&self) -> u64 {
-        self.end
-    }
-
-    pub(in crate::access) fn id(&self) -> BufferId {
-        self.id
-    }
-}
-
-impl Drop for BufferHandle {
-    fn drop(&mut self) {
-        if self.core.is_here() {
-            self.core.device.free(self.id);
-        }
     }
 }

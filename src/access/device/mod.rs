@@ -34,10 +34,10 @@ mod slot_batch;
 mod tests;
 mod workers;
 
-pub(super) use self::core::BatchKind;
 pub use self::core::DeviceMemoryOptions;
+pub(super) use self::core::{BatchKind, BufferHandle};
 pub(super) use decoder_slot::DecoderSlot;
-pub(super) use memory::{BufferHandle, BufferPlace};
+pub(super) use memory::BufferPlace;
 pub use memory::{DeviceBuffer, DeviceMemory, DeviceSliceMut};
 pub(super) use slot_batch::{
     BlockOutcome, RestoredBlock, RestoredPiece, SlotBatch, SlotBlock, SubmittedBatch,

@@ -78,7 +78,7 @@ fn crc_of_fill(byte: u8, len: u32) -> u32 {
 const PIECE: usize = 256 << 10;
 
 /// What the host sees of a payload; `None` if it is damaged.
-type SeenResult = Result<Option<SeenPayload>, SourceError>;
+pub(super) type SeenResult = Result<Option<SeenPayload>, SourceError>;
 
 /// Reads the payloads of those of `blocks` whose numbers are `some` to `memory`, each from the next multiple of 16
 /// bytes on. What lies between them is zeroed.

@@ -82,9 +82,8 @@ impl DecoderSlot<'_> {
         parts_of: &mut PartsOf<'_>,
         submitted: &mut SubmittedBatch,
     ) -> Result<(), CoderError> {
-        self.reserve_decoder(key, submitted, None)?;
         let core = self.core;
-        let Some((_, restorer)) = self.decoders.front_mut() else { return Ok(()) };
+        let restorer = self.reserve_decoder(key, submitted, None)?;
         let mut all = placed(restorer, &batch.restored[some.clone()]);
         let mut numbers: Vec<_> = all.iter().map(|placed| placed.source).collect();
         numbers.sort_unstable();
@@ -97,7 +96,7 @@ impl DecoderSlot<'_> {
         numbers.retain(|number| !own.contains_key(number));
         let from_own = |PlacedPiece { source, from, part }: &PlacedPiece| {
             let (_, own) = own.get(source)?;
-            let origin = Origin::Buffer(own.buffer(), own.bytes() as u32, *from);
+            let origin = Origin::Buffer(own.buffer, own.bytes as u32, *from);
             Some(MovedPart { origin, ..*part })
         };
         let mut from_own: Vec<_> = all.iter().filter_map(from_own).collect();
@@ -106,7 +105,7 @@ impl DecoderSlot<'_> {
         for source in numbers.iter().copied().filter(|_| self.is_open) {
             let SlotBlock { id, header, .. } = &batch.sources[source];
             let Some(new) = core.kept.buffer(header.content_len) else { continue };
-            let (buffer, buffer_end) = (new.buffer(), new.bytes());
+            let (buffer, buffer_end) = (new.buffer, new.bytes);
             all.extend(cut(0..header.content_len).map(|(from, bytes)| {
                 let (origin, at) = (Origin::Raw(from), u64::from(from));
                 PlacedPiece {

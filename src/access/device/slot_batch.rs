@@ -61,13 +61,6 @@ pub(in crate::access) struct SlotBatch<'w> {
     pub(in crate::access) restored: Vec<RestoredBlock>,
 }
 
-impl SlotBatch<'_> {
-    /// How many blocks are wanted.
-    fn len(&self) -> usize {
-        self.blocks.len() + self.restored.len()
-    }
-}
-
 /// Returns the parts to move of the block with this number, given where each byte of its contents is found. From the
 /// first call on they may be written.
 pub(in crate::access) type PartsOf<'p> =
@@ -140,7 +133,8 @@ pub(super) enum Purpose {
 
 impl SubmittedBatch {
     pub(super) fn new(batch: &SlotBatch<'_>) -> Self {
-        let outcomes = std::iter::repeat_with(|| BlockOutcome::Left).take(batch.len()).collect();
+        let wanted = batch.blocks.len() + batch.restored.len();
+        let outcomes = std::iter::repeat_with(|| BlockOutcome::Left).take(wanted).collect();
         Self { outcomes, in_decoders: Vec::new(), groups: Vec::new() }
     }
 

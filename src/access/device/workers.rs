@@ -17,12 +17,12 @@ use crate::sync::{Condvar, Mutex};
 
 /// The threads of a device, which all archives share that are read into its memory, and those that compress.
 pub(in crate::access) struct Workers {
-    core: Arc<DeviceCore>,
+    pub(in crate::access) core: Arc<DeviceCore>,
     state: Mutex<WorkersState>,
     /// Wakes workers.
     queued: Condvar,
     /// Those who bring contents back, compressed.
-    encoders: Arc<Encoders>,
+    pub(super) encoders: Arc<Encoders>,
 }
 
 #[derive(Default)]
@@ -123,16 +123,6 @@ impl Workers {
         let core = DeviceCore::new(device, options);
         let encoders = Encoders::new(&core);
         Arc::new(Self { core, state: Mutex::default(), queued: Condvar::new(), encoders })
-    }
-
-    /// The device.
-    pub(in crate::access) fn core(&self) -> &Arc<DeviceCore> {
-        &self.core
-    }
-
-    /// The threads that compress.
-    pub(super) fn encoders(&self) -> &Arc<Encoders> {
-        &self.encoders
     }
 
     fn lock(&self) -> MutexGuard<'_, WorkersState> {

@@ -4,8 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::access::device::core::DeviceCore;
-use crate::access::device::memory::BufferHandle;
+use crate::access::device::core::{BufferHandle, DeviceCore};
 use crate::codec::filter::Filter;
 use crate::codec::{Codec, Recipe};
 use crate::error::Error;

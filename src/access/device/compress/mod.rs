@@ -122,10 +122,10 @@ impl DeviceBuffer {
         let contents =
             DeviceContents { buffer: Arc::clone(buffer), start: begin + range.start, len };
         if let Some(workers) = self.memory().workers() {
-            let encoders = workers.encoders();
+            let encoders = &workers.encoders;
             let fitting = |key: &CoderKey, cost: &BlockCost| encoders.fitting(key, cost);
-            if let Some(job) = CompressJob::new(&contents, workers.core(), options, fitting)? {
-                return by_device(job, workers.core(), encoders, &mut sink);
+            if let Some(job) = CompressJob::new(&contents, &workers.core, options, fitting)? {
+                return by_device(job, &workers.core, encoders, &mut sink);
             }
         }
         by_host(contents, sink.writer(), options)
