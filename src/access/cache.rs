@@ -1,17 +1,17 @@
-//! A cache with a budget in bytes, from which the least recently used goes first.
+//! A cache with a budget in bytes. It drops the least recently used value first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-/// What a cache holds, and how it has done so far.
+/// How full a cache is, and how it has been used so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CacheStatistics {
-    /// How often something was there that was asked for.
+    /// Look-ups that found a value.
     pub hits: u64,
-    /// How often it was not.
+    /// Look-ups that found none.
     pub misses: u64,
-    /// How often something went to make room.
+    /// Values dropped to make room.
     pub evictions: u64,
     /// Bytes in the cache.
     pub bytes: u64,
@@ -19,10 +19,10 @@ pub struct CacheStatistics {
     pub budget: u64,
 }
 
-/// Values by key, with the number of bytes that each takes. The budget counts these bytes, not those of the tables.
+/// Values by key, each with its number of bytes. The budget counts these bytes, not those of the tables.
 pub(super) struct Cache<K, V> {
     entries: HashMap<K, CacheEntry<V>>,
-    /// The keys by the time of their last use, of which each use has its own.
+    /// The keys by the number of their last use.
     by_use: BTreeMap<u64, K>,
     uses: u64,
     statistics: CacheStatistics,
@@ -49,7 +49,7 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
         self.statistics.budget
     }
 
-    /// Whether `key` is there. Counts as no use.
+    /// Whether `key` is there. This does not count as a use.
     pub(super) fn contains(&self, key: &K) -> bool {
         self.entries.contains_key(key)
     }
@@ -68,7 +68,7 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
         Some(&entry.value)
     }
 
-    /// Keeps a value of `bytes` bytes, unless that is more than the budget. Makes room for it first.
+    /// Makes room for a value of `bytes` bytes, and keeps it, unless it is larger than the budget.
     pub(super) fn insert(&mut self, key: K, value: V, bytes: u64) {
         self.remove(&key);
         if bytes > self.statistics.budget {
@@ -83,7 +83,7 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
         self.statistics.bytes += bytes;
     }
 
-    /// Takes out the value that was not used for the longest time.
+    /// Removes the least recently used value.
     pub(super) fn remove_oldest(&mut self) -> Option<V> {
         let (_, oldest) = self.by_use.first_key_value()?;
         let oldest = *oldest;
@@ -124,7 +124,7 @@ mod tests {
         cache.insert(3, 3, 4);
         assert!(!cache.contains(&1) && cache.contains(&0) && cache.contains(&2));
         assert_eq!(cache.statistics().bytes, 10);
-        // A value of another length takes the place of the one before.
+        // A value of another length replaces the one before.
         cache.insert(3, 3, 1);
         assert_eq!(cache.statistics().bytes, 7);
         cache.insert(4, 4, 11);
@@ -138,8 +138,8 @@ mod tests {
         assert!(none.get(&2).is_some());
     }
 
-    /// The budget is kept after each step, with values of any length, and a list that is searched from end to end
-    /// remembers the same keys.
+    /// The cache keeps its budget after each step, with values of any length, and holds the same keys as a plain list
+    /// that is searched from end to end.
     #[test]
     fn a_naive_cache_holds_the_same() {
         let budget = 1000;
@@ -174,8 +174,8 @@ mod tests {
         assert_eq!(cache.by_use.len(), cache.entries.len());
     }
 
-    /// Under a Zipf load, an item stays for about the time in which as many others are used as fit. From this follows
-    /// how often it is there: the model of H. Che, Y. Tung and Z. Wang, "Hierarchical Web Caching Systems" (2002).
+    /// Under a Zipf load, an item stays until about as many others as fit have been used. The hit rates follow from
+    /// this: the model of H. Che, Y. Tung and Z. Wang, "Hierarchical Web Caching Systems" (2002).
     #[test]
     fn hit_rates_are_those_of_the_model() {
         let items = 2000;

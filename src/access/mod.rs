@@ -1,8 +1,8 @@
-//! Compressed files that lie elsewhere: on an HTTP server, in an object store, in memory.
+//! Reads compressed files from HTTP servers, object stores, local disks and memory.
 //!
 //! A [`Uri`] names such a file, [`open`] finds the right [`Source`] for it, and [`SourceReader`] reads the source like
-//! a file. Only the bytes asked for travel, in few requests. An [`Archive`] reads many ranges for many threads, with
-//! priorities, deadlines and caches, and an [`Array`] reads its contents as items of a type.
+//! a file. It transfers only the bytes that are read, in few requests. An [`Archive`] reads many ranges for many
+//! threads, with priorities, deadlines and caches, and an [`Array`] reads its contents as items of a type.
 //!
 //! | URI | what it names |
 //! |---|---|
@@ -13,13 +13,13 @@
 //! | `s3://bucket/key` | an object of Amazon S3, or of another store that speaks its protocol |
 //!
 //! The last three need the feature `remote`. Paths of files, and the user and password before a host, are
-//! percent-decoded. Keys of objects and names of memory are taken as they are, with spaces and `%`.
+//! percent-decoded. Keys of objects and names of memory are not decoded: they may contain spaces and `%`.
 //!
 //! Requests go through the proxies that `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy` name.
 //!
 //! # After a fork
-//! A child has connections, threads and caches of its own: sources and archives of its parent go on there. Devices, and
-//! what is in their memory, are its parent's alone.
+//! A child can use the sources and archives of its parent: it opens its own connections, starts its own threads and
+//! fills its own caches. Devices and their memory stay with the parent.
 //!
 //! ```
 //! use std::io::Read;
@@ -35,20 +35,20 @@
 //! ```
 //!
 //! # Into the memory of a device
-//! A [`DeviceMemory`] is the memory of a GPU, or of the host where there is none. An archive reads ranges into its
-//! [`DeviceBuffer`]s, and into buffers of the caller's, as it reads into slices: with the same priorities, deadlines
-//! and cancellation. Compressed blocks cross the bus, and the device decodes them to their places.
+//! A [`DeviceMemory`] is the memory of a GPU, or host memory on a machine without one. An archive reads ranges into its
+//! [`DeviceBuffer`]s and into imported buffers just as it reads into slices: with the same priorities, deadlines and
+//! cancellation. Compressed blocks cross the bus, and the device decodes them into the buffer.
 //!
 //! # What is cached
 //! An archive keeps decoded blocks in one cache and compressed ones in another, each within a budget in bytes. A block
-//! is absent, queued, being loaded, or in a cache; two readers that want it wait for the same load. The least recently
-//! used block goes first. A read that goes on where another ended makes the next blocks come ahead of it.
+//! is absent, queued, being loaded, or in a cache; two readers that want it wait for the same load. The caches drop the
+//! least recently used block first. When a read continues where another ended, the archive loads the next blocks ahead.
 //!
 //! # Servers that fail, and servers that lie
-//! A read that may succeed later is tried again after a pause that doubles, up to a number of times and within a time
-//! that [`SourceOptions`] limit; bytes that arrived are not asked for again. What a server says of itself is checked:
-//! the place and length of each answer, and that the file is still the one that was opened. So a read ends with the
-//! right bytes or with one [`SourceError`] that names the URI, in bounded time.
+//! A source repeats a failed request if it may succeed later, after pauses that double. [`SourceOptions`] limit the
+//! number of tries and the time. The source does not ask again for bytes that have arrived. It checks the place and
+//! length of each answer, and that the file is still the one it opened. A read therefore ends in bounded time, either
+//! with the right bytes or with one [`SourceError`] that names the URI.
 
 mod archive;
 mod cache;

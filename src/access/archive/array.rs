@@ -11,11 +11,11 @@ use super::error::ArchiveError;
 use super::options::ReadOptions;
 use super::reader::Archive;
 
-/// Items of one type in the contents of an archive. Reading some of them loads only the blocks that hold them, unless
-/// they are in the archive's cache.
+/// Items of one type in the contents of an archive. A read loads only the blocks that hold the items, and takes blocks
+/// from the archive's cache if they are there.
 ///
-/// The items are the bytes as they lie in the contents. Files usually have the least significant byte first, as most
-/// machines do.
+/// The bytes of the contents are used as they are, without a change of byte order. Most files and most machines store
+/// the least significant byte first.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -46,7 +46,7 @@ impl<T: Pod> Array<T> {
         Self::of_range(archive, range)
     }
 
-    /// Bytes `range` of the contents as items. A header before them, such as that of an `.npy` file, is left out so.
+    /// Bytes `range` of the contents as items. The range can leave out a header, such as that of an `.npy` file.
     ///
     /// # Errors
     /// [`ArchiveError::InvalidRange`] if the range does not lie within the contents; [`ArchiveError::NotItems`] if its
@@ -80,7 +80,7 @@ impl<T: Pod> Array<T> {
         Ok(item[0])
     }
 
-    /// The items whose numbers are in `range`.
+    /// Items `range`.
     ///
     /// # Errors
     /// Those of [`Array::read`], and [`ArchiveError::Format`] if the system has too little memory for them.
@@ -100,10 +100,11 @@ impl<T: Pod> Array<T> {
         Ok(items)
     }
 
-    /// Fills `items` with those from number `start` on.
+    /// Fills `items` with the array's items from number `start` on.
     ///
     /// # Errors
-    /// [`ArchiveError::InvalidRange`], in items, if there are not so many; the other errors of [`Archive::read`].
+    /// [`ArchiveError::InvalidRange`], counted in items, if the array ends before; the other errors of
+    /// [`Archive::read`].
     pub fn read(
         &self,
         start: u64,

@@ -1,4 +1,4 @@
-//! When a read is complete: what its caller waits on, or what calls the caller back.
+//! Collects the blocks of a read, and wakes its caller or calls it back at the end.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use super::error::ArchiveError;
 use super::options::{CancelToken, ReadOptions};
 use crate::sync::{Condvar, Mutex};
 
-/// What is called when nothing writes to the destination of a read any more, from any thread.
+/// Called by any thread when a read has ended and nothing writes to its destination any more.
 pub(crate) type Done = Box<dyn FnOnce(Result<(), ArchiveError>) + Send>;
 
-/// How long a caller waits between two looks at its token.
+/// How often a waiting caller checks its cancel token.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Gets one delivery for each block of a read.
@@ -24,10 +24,10 @@ struct Progress<T> {
     missing: usize,
     /// Blocks that a device is writing to the destination.
     writing: usize,
-    /// The first error. After it the other blocks are of no use.
+    /// The first error. After it, the read needs no other block.
     error: Option<ArchiveError>,
     has_given_up: bool,
-    /// What the read calls at its end, if no thread waits for it.
+    /// Called at the end of a read that no thread waits for.
     done: Option<Done>,
 }
 
@@ -42,14 +42,15 @@ impl<T> Progress<T> {
 }
 
 impl<T> Completion<T> {
-    /// The completion of a read that calls `done` at its end, or for whose end a caller waits through a [`Claim`].
+    /// The completion of a read without blocks. At its end it calls `done`; without `done`, a caller waits through a
+    /// [`Claim`].
     pub(super) fn new(done: Option<Done>) -> Arc<Self> {
         let (delivered, missing, writing, error, has_given_up) = Default::default();
         let progress = Progress { delivered, missing, writing, error, has_given_up, done };
         Arc::new(Self { progress: Mutex::new(progress), changed: Condvar::new() })
     }
 
-    /// Adds a slot to a read that waits for nothing yet, and returns its number.
+    /// Adds a slot for a block, and returns its number. All slots are added before the first block is queued.
     pub(super) fn add_slot(&self) -> usize {
         let mut progress = self.lock();
         progress.delivered.push(None);
@@ -61,13 +62,13 @@ impl<T> Completion<T> {
         self.progress.lock()
     }
 
-    /// Whether the blocks that are still missing are of no use.
+    /// Whether the read no longer needs the blocks that are missing.
     pub(super) fn is_abandoned(&self) -> bool {
         self.lock().is_abandoned()
     }
 
-    /// Notes that a device begins to write a block to the destination, and returns true, unless the block is of no use.
-    /// Until [`Self::end_writing`] the destination stays what it is.
+    /// Records that a device begins to write a block to the destination. Returns false if the read no longer needs the
+    /// block. The destination stays valid until [`Self::end_writing`].
     pub(super) fn begin_writing(&self) -> bool {
         let mut progress = self.lock();
         let may_write = !progress.is_abandoned();
@@ -75,14 +76,14 @@ impl<T> Completion<T> {
         may_write
     }
 
-    /// Notes that the device no longer writes such a block.
+    /// Records that the device no longer writes such a block.
     pub(super) fn end_writing(&self) {
         let mut progress = self.lock();
         progress.writing -= 1;
         self.settle(progress);
     }
 
-    /// Delivers the block that belongs at `slot`, or why it could not be loaded.
+    /// Delivers the block of slot `slot`, or the error of its load.
     pub(super) fn deliver(&self, slot: usize, outcome: Result<T, ArchiveError>) {
         let mut progress = self.lock();
         match outcome {
@@ -104,7 +105,7 @@ impl<T> Completion<T> {
         self.settle(progress);
     }
 
-    /// Wakes the caller if its wait is over, or calls it back if nothing writes to the destination any more.
+    /// If the read has ended, wakes its caller, and calls it back once nothing writes to the destination any more.
     fn settle(&self, mut progress: MutexGuard<'_, Progress<T>>) {
         if !progress.is_complete() && !progress.has_given_up {
             return;
@@ -120,15 +121,15 @@ impl<T> Completion<T> {
     }
 }
 
-/// A caller's end of a completion. Blocks for which it was dropped are not loaded. Dropping it waits until nothing
+/// The caller's handle on a completion. Dropping it gives up the blocks that are missing, and waits until nothing
 /// writes to the caller's memory any more.
 pub(super) struct Claim<T>(pub(super) Arc<Completion<T>>);
 
 impl<T> Claim<T> {
-    /// Waits until everything is delivered, and returns it in the order of the slots.
+    /// Waits for all blocks, and returns them in the order of their slots.
     ///
     /// # Errors
-    /// The first error that was delivered, and those of a caller that gives up.
+    /// The first error that was delivered, [`ArchiveError::Cancelled`] or [`ArchiveError::DeadlineExceeded`].
     pub(super) fn wait(&self, options: &ReadOptions) -> Result<Vec<T>, ArchiveError> {
         let mut progress = self.0.lock();
         loop {

@@ -11,7 +11,7 @@ use crate::access::device::{BufferHandle, BufferPlace, DeviceBuffer, DeviceSlice
 pub enum Destination<'a> {
     /// Host memory.
     Host(&'a mut [u8]),
-    /// Memory of a device, or host memory that stands for it.
+    /// A part of a [`DeviceBuffer`], in the memory of a device or of the host.
     Device(DeviceSliceMut<'a>),
 }
 
@@ -38,8 +38,7 @@ impl Destination<'_> {
         }
     }
 
-    /// The workers of a device's memory, the buffer there, and where the destination begins in it; `None` for host
-    /// memory.
+    /// The device's workers, its buffer, and the destination's offset there; `None` for host memory.
     pub(super) fn on_device(&self) -> Option<(&Arc<Workers>, &Arc<BufferHandle>, u64)> {
         match self {
             Self::Host(_) => None,
@@ -92,7 +91,7 @@ impl fmt::Debug for Destination<'_> {
 pub struct RangeRead<'a> {
     /// Bytes of the contents.
     pub range: Range<u64>,
-    /// As many bytes of memory.
+    /// Memory of the same length.
     pub destination: Destination<'a>,
 }
 

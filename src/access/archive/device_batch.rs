@@ -1,4 +1,4 @@
-//! A batch of blocks on its way to a device.
+//! A batch of blocks that a device decodes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,14 +12,14 @@ use crate::access::device::{BlockOutcome, DecoderSlot, SubmittedBatch};
 use crate::gpu::coder::{MovedPart, Origin};
 use crate::gpu::device::DeviceError;
 
-/// The blocks of a batch, of which each is delivered in the end, whatever happens.
+/// Delivers each block of a batch to its waiters exactly once, whatever happens.
 struct Deliveries {
     queue: Arc<DeviceQueue>,
     batch: BlockBatch,
-    /// For each block, those who wait for it; `None` until they are known, and after the delivery.
+    /// The waiters of each block; `None` before they leave the queue, and after the delivery.
     waiters: Vec<Option<Vec<DeviceWaiter>>>,
     is_delivered: Vec<bool>,
-    /// What those get to whom nothing was delivered.
+    /// The error for blocks that are not delivered otherwise.
     otherwise: ArchiveError,
 }
 
@@ -30,8 +30,8 @@ impl Deliveries {
         Self { queue, batch, waiters, is_delivered: vec![false; count], otherwise }
     }
 
-    /// Finds those who wait for block `number` of the batch, unless they are known, and returns the parts of it that go
-    /// to them. From now on these may be written.
+    /// Returns the parts of block `number` of the batch that its waiters want. The first call takes the waiters from
+    /// the queue. From then on, the device may write to their buffers.
     fn parts(&mut self, number: usize, origin: &dyn Fn(u32) -> Origin) -> Vec<MovedPart> {
         let waiters = self.waiters[number].get_or_insert_with(|| {
             let mut waiters = self.queue.lock().finish(self.batch.blocks[number]);
@@ -41,7 +41,7 @@ impl Deliveries {
         waiters.iter().map(|waiter| waiter.part(origin)).collect()
     }
 
-    /// Tells those who wait for block `number` what became of it.
+    /// Tells the waiters of block `number` how its load ended.
     fn deliver(&mut self, number: usize, outcome: &Result<(), ArchiveError>) {
         if std::mem::replace(&mut self.is_delivered[number], true) {
             return;
@@ -50,7 +50,7 @@ impl Deliveries {
             Some(waiters) => (waiters, true),
             None => (self.queue.lock().finish(self.batch.blocks[number]), false),
         };
-        // Whoever waits may call back, so the queue is not locked now.
+        // A completion may call back, so the queue is not locked here.
         for DeviceWaiter { completion, slot, .. } in waiters {
             if are_written {
                 completion.end_writing();
@@ -69,20 +69,20 @@ impl Drop for Deliveries {
     }
 }
 
-/// A batch that a slot has begun.
+/// A batch that a decoder slot has begun.
 pub(super) struct DeviceBatch {
     shared: Arc<ArchiveShared>,
     deliveries: Deliveries,
-    /// The blocks in the order of the submitted's outcomes, with their numbers in the batch.
+    /// The blocks in the order of the slot's outcomes, with their numbers in the batch.
     wanted: Vec<(usize, InHand)>,
-    /// The blocks that these repeat.
+    /// Blocks outside the batch that these copy from.
     others: Vec<InHand>,
     submitted: Result<SubmittedBatch, DeviceError>,
 }
 
 impl DeviceBatch {
-    /// Reads the blocks of a batch, and begins to decode them. Of a local file the slot reads the payloads, to the
-    /// memory that they are uploaded from; a server, where each read takes long, is asked for all of them at once.
+    /// Reads the blocks of a batch, and begins to decode them. From a local file, the slot later reads each payload
+    /// straight into upload memory. From a server, where each read takes long, one call reads all blocks.
     pub(super) fn begin(
         shared: Arc<ArchiveShared>,
         queue: Arc<DeviceQueue>,
@@ -91,7 +91,7 @@ impl DeviceBatch {
     ) -> Self {
         let panicked = shared.internal("bringing a block to a device panicked");
         let of_archive = (queue.block_len, queue.kind);
-        // In the order of the file.
+        // Sorts the blocks into the order of the file.
         batch.blocks.sort_unstable();
         let mut deliveries = Deliveries::new(queue, batch, panicked);
         let fetched = shared.loader.fetch(&deliveries.batch.blocks, true);
@@ -118,7 +118,7 @@ impl DeviceBatch {
         Self { shared, deliveries, wanted, others, submitted }
     }
 
-    /// Waits for the blocks, and tells those who wait for them.
+    /// Waits for the device, and delivers each block to its waiters.
     pub(super) fn complete(self, slot: &mut DecoderSlot<'_>) -> Result<(), DeviceError> {
         let Self { shared, mut deliveries, wanted, others, submitted } = self;
         let queue = Arc::clone(&deliveries.queue);
@@ -162,14 +162,14 @@ impl DeviceBatch {
 }
 
 impl ArchiveShared {
-    /// Keeps the bytes of a block in the cache, if they came from a server.
+    /// Puts the bytes of a block in the cache if they came from a server.
     fn keep(&self, in_hand: InHand) {
         if !self.loader.source.is_local() {
             self.loader.keep(in_hand);
         }
     }
 
-    /// Decodes a block that the device does not decode, and uploads what is wanted of it.
+    /// Decodes a block that the device left, and uploads the parts that are wanted.
     fn decode_on_cpu(
         &self,
         in_hand: &InHand,

@@ -1,4 +1,4 @@
-//! The blocks of an archive that are wanted in the memory of a device.
+//! The queue of an archive's blocks for one device.
 
 use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
@@ -13,23 +13,24 @@ use crate::gpu::device::{Device, DeviceError};
 use crate::stream::block::{BlockId, Layout, Placement};
 use crate::sync::Mutex;
 
-/// The blocks that are wanted in the memory of one device.
+/// The queue of an archive's blocks for one device, and how its batches are sized.
 pub(super) struct DeviceQueue {
     pub(super) workers: Arc<Workers>,
     queue: Mutex<BlockQueue<DeviceWaiter>>,
-    /// The longest block that decoders are made for, in bytes of contents: no shorter than the archive's.
+    /// The length of the longest block that decoders are made for, in bytes of contents. The archive's blocks are no
+    /// longer.
     pub(super) block_len: u32,
-    /// What kind of batches the archive has.
+    /// The kind of the archive's batches.
     pub(super) kind: BatchKind,
     /// The most blocks of a batch.
     pub(super) max_batch: usize,
-    /// Batches of so many blocks are not divided further among workers.
+    /// Batches of up to this many blocks are not divided among workers.
     pub(super) min_batch: usize,
-    /// What the archive's blocks take.
+    /// The tasks that decode the archive's blocks.
     pub(super) tasks: Vec<RangeTask>,
 }
 
-/// A part of a block that somebody waits for, and where it goes.
+/// A read that waits for a part of a block, and where that part goes.
 pub(super) struct DeviceWaiter {
     pub(super) block: BlockId,
     pub(super) completion: Arc<Completion<()>>,
@@ -42,7 +43,7 @@ pub(super) struct DeviceWaiter {
 }
 
 impl DeviceWaiter {
-    /// Adds a slot to `completion` for a part whose destination begins at byte `start` of `buffer`.
+    /// A waiter with a new slot of `completion`. The read's destination begins at byte `start` of `buffer`.
     pub(super) fn new(
         placement: Placement,
         buffer: &Arc<BufferHandle>,
@@ -54,7 +55,7 @@ impl DeviceWaiter {
         Self { block, completion: Arc::clone(completion), slot, within, buffer, at }
     }
 
-    /// The part to move; `origin` tells where each byte of the contents is found.
+    /// The part as a decoder moves it. `origin` returns where a byte of the contents is.
     pub(super) fn part(&self, origin: &dyn Fn(u32) -> Origin) -> MovedPart {
         MovedPart {
             origin: origin(self.within.start as u32),
@@ -72,8 +73,8 @@ impl Waiter for DeviceWaiter {
     }
 }
 
-/// Batches of so many blocks, or of so many bytes of contents, are not divided further among workers, since each costs
-/// time of its own.
+/// Batches of up to this many blocks and bytes of contents are not divided among workers, since each batch has fixed
+/// costs.
 const MIN_BATCH: u64 = 64;
 const MIN_BATCH_BYTES: u64 = 16 << 20;
 
@@ -104,7 +105,7 @@ impl DeviceQueue {
             false => BatchKind::Plain,
         };
         let most = tasks.iter().map(|task| core.batch_of(*task, block_len, kind));
-        // What the device does not decode is only moved there.
+        // If the device decodes none of the archive's blocks, it only moves what the CPU decoded.
         let most = most.filter(|most| *most > 0).min();
         let most = most.unwrap_or_else(|| core.batch_of(RangeTask::Move, block_len, kind));
         let max_batch = (most as usize).max(1);

@@ -43,8 +43,8 @@ pub enum ArchiveError {
         /// Bytes of an item.
         item: u64,
     },
-    /// A device failed, or has no memory, so that its buffer cannot be read into. A device that has failed is not used
-    /// again through the same [`DeviceMemory`](crate::access::DeviceMemory).
+    /// A device failed, or has no memory. A [`DeviceMemory`](crate::access::DeviceMemory) does not use its device again
+    /// after it has failed.
     Device {
         /// The name of the device.
         device: String,
@@ -58,7 +58,7 @@ pub enum ArchiveError {
 }
 
 impl ArchiveError {
-    /// The error for `error` in the archive that `uri` names.
+    /// `error` as an error of the archive that `uri` names.
     pub(in crate::access) fn format(uri: &str, error: Error) -> Self {
         if let Error::Io(error) = &error
             && let Some(error) = SourceError::in_io(error)

@@ -1,4 +1,4 @@
-//! Brings blocks from the cache of payloads or the source to their contents.
+//! Loads blocks: takes them from the payload cache or the source, and decodes them.
 
 use std::borrow::Cow;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -25,13 +25,14 @@ use crate::stream::Part;
 use crate::stream::block::{Block, BlockId, Layout, Located, Recent, Sources};
 use crate::sync::Mutex;
 
-/// Compressed blocks, with their headers.
+/// A compressed block, with its header.
 type CompressedBlock = Arc<Vec<u8>>;
 
-/// Decoded contents of a block.
+/// The decoded contents of a block.
 pub(super) type Page = Arc<BlockContents>;
 
-/// The contents of a block. Their memory is used again: fresh memory costs about as much as decoding into it.
+/// The contents of a block. Dropping them returns their memory to a pool, because fresh memory costs about as much as
+/// decoding into it.
 pub(super) struct BlockContents {
     buffer: Buffer,
     idle: Pool,
@@ -51,24 +52,24 @@ impl Drop for BlockContents {
     }
 }
 
-/// Brings blocks from the source to their contents.
+/// Loads the blocks of one archive.
 pub(super) struct Loader {
     pub(super) source: Arc<dyn Source>,
     pub(super) layout: Layout,
     engine: Arc<dyn Engine>,
-    /// The threads that decode, once there is something to decode; `None` if the system has none to spare.
+    /// The threads that decode, started by the first load; `None` if the system has no threads to spare.
     pool: OnceLock<Option<ThreadPool>>,
     workers: usize,
     pub(super) payloads: Mutex<Cache<BlockId, CompressedBlock>>,
-    /// Memory of contents that are no longer needed, as much as is decoded into at once.
+    /// Memory of dropped contents, at most as much as the threads decode into at once.
     idle: Pool,
-    /// Own bytes of blocks that distant matches repeat.
+    /// Own bytes of blocks that distant matches copy from.
     own: Mutex<Cache<BlockId, Arc<Buffer>>>,
-    /// For each frame, what runs its modules, if it has some.
+    /// For each frame that has modules, what runs them.
     modules: Vec<Option<Arc<FrameModules>>>,
 }
 
-/// A block in hand: where it lies, its checked header, and its bytes.
+/// A block that has been found and read: its place, its checked header, and its bytes.
 pub(super) struct InHand {
     pub(super) block: Located,
     pub(super) header: BlockHeader,
@@ -77,14 +78,14 @@ pub(super) struct InHand {
 
 /// The bytes of a block.
 enum BlockBytes {
-    /// All of them, and whether they come from the source and not from the cache.
+    /// The whole block; the flag is set if it came from the source and not from the cache.
     InMemory(CompressedBlock, bool),
-    /// They are read where they are needed. These are the first ones.
+    /// Only the first bytes. The payload is read later, straight to where it is needed.
     InFile(Vec<u8>),
 }
 
 impl BlockBytes {
-    /// Memory that the source has to fill.
+    /// The memory that the source must fill, if there is some.
     fn missing(&mut self) -> Option<&mut [u8]> {
         match self {
             Self::InMemory(bytes, true) => Arc::get_mut(bytes).map(Vec::as_mut_slice),
@@ -93,11 +94,11 @@ impl BlockBytes {
     }
 }
 
-/// The most blocks that are loaded at once, if memory permits.
+/// The most blocks that all loaders together load at once, if memory permits.
 const MAX_BLOCKS: u64 = 256;
 
 impl Loader {
-    /// Opens the archive that `source` holds. Also returns how many blocks may be loaded at once within the limits of
+    /// Opens the archive in `source`. Also returns how many blocks may be loaded at once within the limits of
     /// `options`.
     pub(super) fn new(
         source: Arc<dyn Source>,
@@ -107,7 +108,7 @@ impl Loader {
         let mut reader = SourceReader::new(Arc::clone(&source));
         let layout = Layout::read(&mut reader, decode, usize::MAX)?;
         if layout.frames().len() == 1 {
-            // The reader still has it.
+            // The reader still holds the only index.
             layout.index(0, &mut |offset, into| {
                 reader.seek(SeekFrom::Start(offset))?;
                 reader.read_exact(into)
@@ -125,7 +126,7 @@ impl Loader {
             let kept = Recent::memory(&frame.header);
             let own = Cost::keeping(&*engine, &frame.header, kept);
             let block_size = frame.header.block_size() as u64;
-            // A worker that restores a block has its own bytes and those of one that it repeats.
+            // A worker that restores a block holds its own bytes and those of one block that it copies from.
             let restoring = if frame.header.reach > 0 { 2 * block_size } else { 0 };
             of_own = of_own.max(if frame.header.reach > 0 { kept } else { 0 });
             cost.fixed = cost.fixed.max(own.fixed + fixed);
@@ -143,18 +144,17 @@ impl Loader {
         Ok((loader, max_blocks))
     }
 
-    /// What runs the modules of the frame with this number, if it has some.
+    /// What runs the modules of frame `frame`, if it has some.
     pub(super) fn modules(&self, frame: usize) -> Option<&FrameModules> {
         self.modules.get(frame).and_then(Option::as_deref)
     }
 
-    /// The error of a read of this archive.
+    /// `error` as an error of this archive.
     pub(super) fn error(&self, error: Error) -> ArchiveError {
         ArchiveError::format(self.source.uri(), error)
     }
 
-    /// Hands the contents of each block to `done`, with its number among `blocks`, as soon as they are there, or why
-    /// they could not be loaded.
+    /// Loads `blocks`. Calls `done` for each as soon as it is decoded or has failed, with its index in `blocks`.
     pub(super) fn load(
         &self,
         blocks: &[BlockId],
@@ -180,8 +180,8 @@ impl Loader {
         }
     }
 
-    /// Finds blocks, reads from the source what the cache lacks of them, all at once, and checks their headers. If
-    /// `may_stay` and the source is local, it reads only what comes first.
+    /// Finds blocks, reads those that are not in the cache from the source in one call, and checks their headers. If
+    /// `may_stay` is set and the source is local, it reads only the header of each block.
     pub(super) fn fetch(
         &self,
         blocks: &[BlockId],
@@ -200,7 +200,7 @@ impl Loader {
         begun.into_iter().map(|begun| begun.and_then(open)).collect()
     }
 
-    /// Finds a block. Its bytes are those in the cache, or memory for them.
+    /// Finds a block. Returns its bytes from the cache, or memory to read them into.
     fn begin(&self, id: BlockId, may_stay: bool) -> Result<(Located, BlockBytes), Error> {
         let read = |offset, buffer: &mut [u8]| self.source.read_exact_at(buffer, offset);
         let block = self.layout.locate(id, &mut { read })?;
@@ -219,7 +219,7 @@ impl Loader {
         Ok((block, bytes))
     }
 
-    /// Reads what is missing of blocks, in one call of the source.
+    /// Reads the missing bytes of blocks, in one call of the source.
     fn read_missing<'b>(
         &self,
         begun: impl Iterator<Item = &'b mut (Located, BlockBytes)>,
@@ -248,7 +248,7 @@ impl Loader {
         Ok(InHand { block, header, bytes })
     }
 
-    /// Keeps the bytes of a block in the cache, if they came from the source.
+    /// Puts the bytes of a block in the cache if they came from the source.
     pub(super) fn keep(&self, in_hand: InHand) {
         if let BlockBytes::InMemory(bytes, true) = in_hand.bytes {
             let len = bytes.len() as u64;
@@ -256,7 +256,7 @@ impl Loader {
         }
     }
 
-    /// Reads the payload of a block from byte `at` on, as much as there is memory.
+    /// Fills `into` with the payload of a block from byte `at` on.
     pub(super) fn read_payload(
         &self,
         in_hand: &InHand,
@@ -268,7 +268,7 @@ impl Loader {
             BlockBytes::InMemory(bytes, _) => {
                 match bytes.get(start..start + into.len()) {
                     Some(payload) => into.copy_from_slice(payload),
-                    // What is shorter is damaged.
+                    // A block that is too short is damaged. Its checksum reports it.
                     None => into.fill(0),
                 }
                 Ok(())
@@ -312,7 +312,7 @@ impl Loader {
         block.restore(*place, &*self.engine, contents, &mut Buffer::default(), &mut sources)
     }
 
-    /// The own bytes of a block; all of the contents are, if it has no distant matches.
+    /// The own bytes of a block. Without distant matches these are its contents.
     fn own_bytes(&self, id: BlockId) -> Result<Arc<Buffer>, Error> {
         let lock = || self.own.lock();
         if let Some(own) = lock().get(&id) {
@@ -331,7 +331,7 @@ impl Loader {
     }
 }
 
-/// Where a block finds what it repeats.
+/// Finds the own bytes that a block copies from.
 struct SourcesOf<'l> {
     loader: &'l Loader,
     id: BlockId,

@@ -8,16 +8,16 @@
 //!
 //! - The layout of the file ([`block`](crate::stream::block)) turns a range into *placements*: which bytes of which
 //!   block go where in the destination.
-//! - [`reader`] has the archive as callers see it, and [`shared`] what they share with the threads that load blocks.
-//! - [`to_device`] is the way to a device's buffer, also for reads that go on in the background. The placements go to
-//!   the device's decoder along with the payloads: see [`device`](crate::access::device), and [`device_batch`] for a batch
-//!   of them. [`restoring`] finds what blocks with distant matches consist of. The rest of this list is about host
-//!   memory.
-//! - [`queue`] holds the blocks that somebody waits for. Two callers that want the same block wait for one load. A
-//!   loader takes many blocks of one priority at once: their payloads are one call of the source, in which neighbours
-//!   share a request, and one batch of the decoder.
-//! - [`load`] is that thread's work. A [`completion`] gets the blocks of a read: its caller gives up at a deadline or
-//!   when it is cancelled, whatever the loaders do, and blocks that nobody waits for any more are not loaded.
+//! - [`reader`] has the archive as callers see it, and [`shared`] has the state that callers share with the threads
+//!   that load blocks.
+//! - [`queue`] orders the blocks that reads wait for. Two reads that want the same block wait for one load. A loader
+//!   takes many blocks of one priority at once: one call of the source reads their payloads, so that neighbours share a
+//!   request, and the decoding threads decode them.
+//! - [`load`] reads and decodes blocks. A [`completion`] collects the blocks of a read. Its caller can give up at a
+//!   deadline or when it is cancelled, whatever the loaders do. Blocks that no read wants any more are not loaded.
+//! - [`to_device`] reads into buffers of devices, also in the background. The device's workers take blocks from a
+//!   [`device_queue`], and run them in batches ([`device_batch`]): see [`device`](crate::access::device). [`restoring`]
+//!   plans how a device restores blocks with distant matches.
 
 mod array;
 mod completion;

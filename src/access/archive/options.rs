@@ -1,4 +1,4 @@
-//! How an archive reads, decodes and caches, and how each read is treated.
+//! Options of archives and of single reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,36 +35,36 @@ impl ArchiveOptions {
         }
     }
 
-    /// Sets how servers are waited for.
+    /// Sets how long to wait for servers, and how often to try again.
     pub fn source(mut self, options: &SourceOptions) -> Self {
         self.source = options.clone();
         self
     }
 
-    /// Sets the number of threads that decode, the modules that may run, and the limits on memory and on the length of
-    /// the contents. The memory is that of the index and of the blocks that are being loaded. On top come the caches,
-    /// and what each read that is under way is about to copy: at most 128 blocks, and no more than may be loaded at
-    /// once. A GPU that the options name is not used.
+    /// Sets the number of decoding threads, the modules that may run, and the limits on memory and on the length of the
+    /// contents. The memory limit covers the index and the blocks that are being loaded. The caches come on top, and
+    /// for each read the blocks that it is about to copy: at most 128, and no more than may be loaded at once. A GPU
+    /// that the options name is not used.
     pub fn decode(mut self, options: &DecodeOptions) -> Self {
         self.decode = options.clone();
         self
     }
 
-    /// Sets the most bytes of decoded contents that are kept for further reads. 0 keeps none.
+    /// Sets how many bytes of decoded contents the archive keeps for later reads. 0 keeps none.
     pub fn contents_cache(mut self, bytes: u64) -> Self {
         self.contents_cache = bytes;
         self
     }
 
-    /// Sets the most bytes of compressed blocks that are kept, so that they can be decoded again without the source. 0
-    /// keeps none.
+    /// Sets how many bytes of compressed blocks the archive keeps, to decode them again without the source. 0 keeps
+    /// none.
     pub fn payload_cache(mut self, bytes: u64) -> Self {
         self.payload_cache = bytes;
         self
     }
 
-    /// Sets how many blocks are loaded ahead of a read that goes on where another ended; as far as half of the contents
-    /// cache holds them. 0 turns this off.
+    /// Sets how many blocks are loaded ahead when a read continues where another ended, but no more than fit in half of
+    /// the contents cache. 0 turns this off.
     pub fn prefetch(mut self, blocks: usize) -> Self {
         self.prefetch = blocks;
         self
@@ -77,22 +77,23 @@ impl Default for ArchiveOptions {
     }
 }
 
-/// What goes first.
+/// The order in which reads are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[non_exhaustive]
 pub enum Priority {
-    /// Before everything else. It has a loader of its own with [`Priority::High`], so that it waits for no other load.
+    /// Before everything else. One loader serves only this priority and [`Priority::High`], so these never wait behind
+    /// other loads.
     Realtime,
-    /// Before normal reads, and with that loader too.
+    /// Before normal reads, also by that loader.
     High,
     /// In turn.
     #[default]
     Normal,
-    /// When nothing else is to be loaded.
+    /// When nothing else is queued.
     Prefetch,
 }
 
-/// Ends reads that other threads wait for. Clones are the same token.
+/// Cancels reads that other threads wait for. All clones are the same token.
 #[derive(Debug, Clone, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
 
@@ -102,7 +103,7 @@ impl CancelToken {
         Self::default()
     }
 
-    /// Ends all reads that have this token, and those that get it later.
+    /// Cancels all reads that have this token or get it later.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -113,7 +114,7 @@ impl CancelToken {
     }
 }
 
-/// How a read is treated. The setters chain.
+/// Options of a read. The setters chain.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -135,19 +136,19 @@ impl ReadOptions {
         Self::default()
     }
 
-    /// Sets what goes first.
+    /// Sets the priority.
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Sets the time at which the caller gives up. What is being loaded then still goes into the caches.
+    /// Sets the time at which the caller gives up. Blocks that are being loaded at that time still go into the caches.
     pub fn deadline(mut self, deadline: Instant) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// Sets the token that can end the read. The reader looks at it every 20 ms.
+    /// Sets the token that can cancel the read. The read checks it every 20 ms.
     pub fn cancel(mut self, token: &CancelToken) -> Self {
         self.cancel = Some(token.clone());
         self

@@ -1,19 +1,19 @@
-//! The blocks that somebody waits for, and which of them are loaded next.
+//! The queue of blocks to load, by priority.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::options::Priority;
 use crate::stream::block::BlockId;
 
-/// Somebody who waits for a block.
+/// A read that waits for a block.
 pub(super) trait Waiter {
-    /// Whether nobody waits any more.
+    /// Whether the read no longer wants the block.
     fn is_abandoned(&self) -> bool;
 }
 
-/// What a loader may take.
+/// Limits on what a loader takes from the queue.
 pub(super) struct QueueLimits {
-    /// Nothing below [`Priority::High`].
+    /// Take nothing below [`Priority::High`].
     pub(super) only_urgent: bool,
     /// The most blocks that all loaders load at once; at least one.
     pub(super) max_blocks: usize,
@@ -21,17 +21,17 @@ pub(super) struct QueueLimits {
     pub(super) max_batch: usize,
 }
 
-/// Blocks that are queued or being loaded, with those who wait for them.
+/// Blocks that are queued or being loaded, with their waiters.
 pub(super) struct BlockQueue<W> {
     blocks: HashMap<BlockId, QueuedBlock<W>>,
-    /// Those that are queued, in the order in which they are loaded.
+    /// The queued blocks, in the order in which they are loaded.
     order: BTreeSet<(Priority, u64, BlockId)>,
-    /// The number of blocks that were ever queued.
+    /// Blocks queued so far.
     sequence: u64,
     loading: usize,
-    /// Batches that have been taken and not ended.
+    /// Batches that have been taken and have not ended.
     batches: u32,
-    /// Loaders that load ahead.
+    /// Loaders that have a batch of [`Priority::Prefetch`].
     prefetching: usize,
 }
 
@@ -46,7 +46,7 @@ enum QueuedState {
     Loading,
 }
 
-/// Blocks that a loader loads together.
+/// Blocks that one loader loads together.
 pub(super) struct BlockBatch {
     pub(super) priority: Priority,
     pub(super) blocks: Vec<BlockId>,
@@ -54,7 +54,7 @@ pub(super) struct BlockBatch {
 
 /// The most blocks of a batch that the CPU decodes.
 pub(super) const MAX_BATCH: usize = 64;
-/// The most that are loaded ahead in one: whoever wants one of them waits for all.
+/// The most blocks of a batch that is loaded ahead. A read that wants one of them waits for the whole batch.
 const MAX_PREFETCH: usize = 8;
 
 impl<W> Default for BlockQueue<W> {
@@ -65,7 +65,8 @@ impl<W> Default for BlockQueue<W> {
 }
 
 impl<W: Waiter> BlockQueue<W> {
-    /// Queues a block for `waiter`, unless it is on its way already. It is then loaded with the higher priority.
+    /// Adds `waiter` to a block, and queues the block unless it is queued or being loaded. A queued block keeps the
+    /// higher of both priorities.
     pub(super) fn want(&mut self, block: BlockId, priority: Priority, waiter: Option<W>) {
         self.sequence += 1;
         let sequence = self.sequence;
@@ -83,8 +84,8 @@ impl<W: Waiter> BlockQueue<W> {
         }
     }
 
-    /// The blocks that a loader loads next, all of one priority; `None` if there is nothing for it to do. Those for
-    /// which nobody waits any more are forgotten.
+    /// Takes the blocks that a loader loads next, all of one priority; `None` if there are none for it. Drops blocks
+    /// that nobody wants any more.
     pub(super) fn take(&mut self, limits: &QueueLimits) -> Option<BlockBatch> {
         let room = match self.loading {
             0 => limits.max_blocks.max(1),
@@ -100,7 +101,7 @@ impl<W: Waiter> BlockQueue<W> {
             && blocks.len() < room.min(most(priority))
             && of_batch.is_none_or(|own| own == priority)
             && (priority <= Priority::High || !limits.only_urgent)
-            // Loading ahead leaves the other loaders to those who wait.
+            // Only one loader loads ahead. The others are for blocks that reads wait for.
             && (priority < Priority::Prefetch || self.prefetching == 0)
         {
             self.order.remove(&(priority, sequence, block));
@@ -121,7 +122,7 @@ impl<W: Waiter> BlockQueue<W> {
         Some(batch)
     }
 
-    /// Takes out a block of a batch, and returns those who wait for it.
+    /// Removes a block of a batch, and returns its waiters.
     pub(super) fn finish(&mut self, block: BlockId) -> Vec<W> {
         let wanted = self.blocks.remove(&block);
         self.loading -= usize::from(wanted.is_some());
@@ -133,7 +134,7 @@ impl<W: Waiter> BlockQueue<W> {
         self.batches
     }
 
-    /// Whether something is queued that waits for nothing else.
+    /// Whether an urgent block is queued.
     pub(super) fn is_urgent(&self) -> bool {
         self.order.first().is_some_and(|(priority, ..)| *priority <= Priority::High)
     }
@@ -160,7 +161,7 @@ mod tests {
     const ALL: QueueLimits =
         QueueLimits { only_urgent: false, max_blocks: 100, max_batch: MAX_BATCH };
 
-    /// A caller that waits until it is told not to.
+    /// A caller that waits until the flag is set.
     impl Waiter for Rc<Cell<bool>> {
         fn is_abandoned(&self) -> bool {
             self.get()

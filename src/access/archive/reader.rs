@@ -21,21 +21,21 @@ use crate::stream::block::Placement;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ArchiveStatistics {
-    /// The cache of decoded contents, asked once for each block of each read.
+    /// The cache of decoded contents. Each read looks up each of its blocks once.
     pub contents: CacheStatistics,
-    /// The cache of compressed blocks, asked for each block that is to be decoded.
+    /// The cache of compressed blocks. The loaders look up each block before they decode it.
     pub payloads: CacheStatistics,
-    /// What the source was asked for.
+    /// Requests to the source, and bytes from it.
     pub traffic: Traffic,
-    /// Blocks that went to the memory of a device, and that the device decoded or moved there.
+    /// Blocks that the device decoded or moved to its memory.
     pub blocks_by_device: u64,
-    /// Blocks that went to the memory of a device, and that the CPU decoded: the device declined them, had no memory
-    /// for them, or got them wrong.
+    /// Blocks that the CPU decoded for a device, because the device declined them, had no memory for them, or got them
+    /// wrong.
     pub blocks_by_cpu: u64,
 }
 
-/// A compressed file whose contents can be read in any order, by several threads at once. The first read into host
-/// memory starts four threads that load blocks, and as many that decode them as the options say.
+/// A compressed file that several threads can read at once, in any order. The first read into host memory starts four
+/// threads that load blocks, and the number of decoding threads that the options set.
 ///
 /// ```
 /// use pz::access::{Archive, ArchiveOptions, publish};
@@ -50,7 +50,7 @@ pub struct Archive {
     source: Arc<dyn Source>,
     options: ArchiveOptions,
     len: u64,
-    /// Caches and threads of this process. A process that was forked reads the index again.
+    /// Caches and threads of this process. A forked process reads the index again.
     shared: PerProcess<Arc<ArchiveShared>>,
 }
 
@@ -64,7 +64,7 @@ impl Archive {
         Self::of_source(crate::access::sources::open(&Uri::parse(uri)?, &options.source)?, options)
     }
 
-    /// Opens the archive that `source` holds.
+    /// Opens the archive in `source`.
     ///
     /// # Errors
     /// As for [`Archive::open`].
@@ -77,7 +77,7 @@ impl Archive {
         Ok(Self { source, options, len, shared: Arc::new(shared).into() })
     }
 
-    /// What loads blocks in this process.
+    /// The caches and threads of this process.
     pub(super) fn shared(&self) -> Result<&Arc<ArchiveShared>, ArchiveError> {
         if let Some(shared) = self.shared.get() {
             return Ok(shared);
@@ -106,8 +106,8 @@ impl Archive {
         self.shared()?.check(range)
     }
 
-    /// Reads bytes `range` of the contents into `destination`, which is as long: host memory, or a
-    /// [`DeviceBuffer`](crate::access::DeviceBuffer).
+    /// Reads bytes `range` of the contents into `destination`: host memory or a
+    /// [`DeviceBuffer`](crate::access::DeviceBuffer) of the same length.
     ///
     /// # Errors
     /// As for [`Archive::read`].
@@ -119,15 +119,15 @@ impl Archive {
         self.read(&mut [RangeRead::new(range, destination)], &ReadOptions::new())
     }
 
-    /// Reads several parts of the contents. Their blocks are loaded together, so that neighbours share requests.
+    /// Reads several parts of the contents. Their blocks are loaded together, so neighbouring blocks share requests.
     ///
     /// When it returns, with or without an error, nothing writes to the destinations any more.
     ///
     /// # Errors
-    /// The first error that happened; what the destinations then hold is unspecified. [`ArchiveError::InvalidRange`]
-    /// and [`ArchiveError::DestinationLength`] come before anything is read; [`ArchiveError::DeadlineExceeded`] and
-    /// [`ArchiveError::Cancelled`] come soon, even if the source does not answer. A batch that a device is decoding
-    /// into the destination is waited for.
+    /// The first error that happened. The destinations then hold unspecified bytes. [`ArchiveError::InvalidRange`] and
+    /// [`ArchiveError::DestinationLength`] are returned before anything is read. [`ArchiveError::DeadlineExceeded`] and
+    /// [`ArchiveError::Cancelled`] are returned soon, even if the source does not answer; only a batch that a device is
+    /// already decoding into the destination delays them.
     pub fn read(
         &self,
         reads: &mut [RangeRead<'_>],
@@ -158,7 +158,7 @@ impl Archive {
         claim.wait(options).map(drop)
     }
 
-    /// Reads those parts whose destinations are host memory.
+    /// Reads the parts whose destinations are in host memory.
     fn read_on_host(
         shared: &Arc<ArchiveShared>,
         mut placements: Vec<Placement>,
@@ -169,7 +169,7 @@ impl Archive {
             shared.start_loaders()?;
         }
         placements.sort_by_key(|placement| placement.block);
-        // While the pages of one step are copied, those of the next are being loaded.
+        // Copies the pages of one step while the loaders load those of the next.
         let mut waiting = VecDeque::new();
         let mut left = &placements[..];
         loop {
@@ -204,8 +204,8 @@ impl Archive {
         Ok(())
     }
 
-    /// Begins to load the blocks of `range` into the cache of contents, after everything that somebody waits for, and
-    /// returns at once. What then fails, fails when it is read. Does nothing for what the cache cannot hold.
+    /// Starts to load the blocks of `range` into the contents cache, and returns at once. Blocks that reads wait for
+    /// are loaded first. Faults are reported when the blocks are read. Leaves out blocks that the cache cannot hold.
     ///
     /// # Errors
     /// [`ArchiveError::InvalidRange`], and if the system has no thread to spare.
@@ -234,7 +234,7 @@ impl Archive {
     }
 }
 
-/// Ends the loaders. One that waits for a server ends when that answers, or at the limit of
+/// Ends the loader threads. One that waits for a server ends when the server answers, or at the limit of
 /// [`SourceOptions`](crate::access::SourceOptions).
 impl Drop for Archive {
     fn drop(&mut self) {

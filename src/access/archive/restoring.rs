@@ -1,4 +1,4 @@
-//! What blocks with distant matches consist of, for a device that restores them.
+//! Plans how a device restores blocks with distant matches.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::format::BlockHeader;
 use crate::pipeline::buffer::zeroed;
 use crate::stream::block::{BlockId, matches_of};
 
-/// A block of a batch that repeats others, or itself.
+/// A block of a batch that has distant matches.
 pub(super) struct Repeating {
     /// Its number in the batch.
     number: usize,
@@ -21,21 +21,21 @@ pub(super) struct Repeating {
 }
 
 impl Repeating {
-    /// The block that is `back` blocks before.
+    /// The block `back` blocks before this one.
     fn source(&self, back: u32) -> BlockId {
         BlockId { number: self.id.number - u64::from(back), ..self.id }
     }
 }
 
-/// The block `id`, if it is among `blocks`, which are in the order of the file.
+/// The block `id` of `blocks`, which are in the order of the file.
 fn find(blocks: &[InHand], id: BlockId) -> Option<&InHand> {
     let at = blocks.binary_search_by_key(&id, |in_hand| in_hand.block.id).ok()?;
     blocks.get(at)
 }
 
 impl ArchiveShared {
-    /// Finds the blocks of a batch that repeat others. It leaves out blocks whose lists are damaged or cannot be read:
-    /// the CPU decodes those, and says what is wrong.
+    /// Finds the blocks of a batch that have distant matches. Leaves out blocks whose lists are damaged or cannot be
+    /// read: the CPU decodes those and reports the fault.
     pub(super) fn repeating(&self, opened: &[InHand]) -> Vec<Repeating> {
         let repeating = |(number, one): (usize, &InHand)| {
             let (own, list) = one.header.own.and_then(|_| self.own_header(one))?;
@@ -45,8 +45,8 @@ impl ArchiveShared {
         opened.iter().enumerate().filter_map(repeating).collect()
     }
 
-    /// The header of a block's own bytes, which are all of its contents if it has no distant matches, and the list of
-    /// these.
+    /// The header of a block's own bytes, and the list of its distant matches. Without distant matches these are the
+    /// block's header and an empty list.
     fn own_header(&self, in_hand: &InHand) -> Option<(BlockHeader, Vec<u8>)> {
         let header = &in_hand.header;
         let Some(own) = header.own else { return Some((*header, Vec::new())) };
@@ -55,8 +55,8 @@ impl ArchiveShared {
         Some((header.of_own_bytes(&list)?, list))
     }
 
-    /// Reads the blocks that `repeating` repeat beside those of the batch. What is damaged or cannot be read is left
-    /// out.
+    /// Reads the blocks outside the batch that `repeating` copy from. Leaves out damaged blocks and those that cannot
+    /// be read.
     pub(super) fn open_repeated(&self, opened: &[InHand], repeating: &[Repeating]) -> Vec<InHand> {
         let sources = |one: &Repeating| {
             let backs = distant::sources(&one.matches).into_iter();
@@ -69,9 +69,9 @@ impl ArchiveShared {
         self.loader.fetch(&others, true).into_iter().flatten().collect()
     }
 
-    /// What a slot is to do with a batch, and the batch's numbers of the blocks that the slot is to bring, in its
-    /// order. The blocks of `repeating` are to be restored, but for those that repeat what `others` lack. Both lists of
-    /// blocks are in the order of the file.
+    /// Plans a batch for a slot. Also returns the numbers of the blocks in the batch, in the slot's order. The slot
+    /// restores the blocks of `repeating`, except those that copy from a block missing in `others`. `opened` and
+    /// `others` are in the order of the file.
     pub(super) fn plan<'s>(
         &'s self,
         (block_len, kind): (u32, BatchKind),
@@ -80,12 +80,12 @@ impl ArchiveShared {
         repeating: &[Repeating],
     ) -> (SlotBatch<'s>, Vec<usize>) {
         let mut sources = Vec::new();
-        // The number of each source, and its length; `None` if it cannot be one.
+        // The number and length of each source; `None` if the block cannot be one.
         let mut known: HashMap<BlockId, Option<(usize, u32)>> = HashMap::new();
         let mut source_of = |id: BlockId| {
             *known.entry(id).or_insert_with(|| {
                 let one = find(opened, id).or_else(|| find(others, id))?;
-                // The lists of blocks that repeat others have been read.
+                // `repeating` has the lists that were read before.
                 let own = match repeating.binary_search_by_key(&id, |repeating| repeating.id) {
                     Ok(at) => repeating[at].own,
                     Err(_) => self.own_header(one)?.0,
@@ -111,7 +111,8 @@ impl ArchiveShared {
         (SlotBatch { block_len, kind, blocks, sources, restored }, order)
     }
 
-    /// A block for a slot, with its own header or that of its own bytes, whose payload follows the list of matches.
+    /// A block for a slot. `header` is the block's own, or that of its own bytes, whose payload follows the list of
+    /// matches.
     fn slot_block<'s>(&'s self, in_hand: &'s InHand, header: BlockHeader) -> SlotBlock<'s> {
         let BlockId { frame, number } = in_hand.block.id;
         let skip = (in_hand.header.payload_len - header.payload_len) as usize;
@@ -124,8 +125,8 @@ impl ArchiveShared {
     }
 }
 
-/// The pieces of a block with so many bytes of contents. `source_of` finds the number of a block as a source, and the
-/// length of its own bytes.
+/// The pieces of a block with `content_len` bytes of contents. `source_of` returns the number of a block among the
+/// sources, and the length of its own bytes.
 fn pieces(
     one: &Repeating,
     content_len: u32,
@@ -133,7 +134,7 @@ fn pieces(
 ) -> Option<Vec<RestoredPiece>> {
     let (itself, _) = source_of(one.id)?;
     let mut pieces = Vec::with_capacity(2 * one.matches.len() + 1);
-    // Where the last match ends, and how many own bytes come before.
+    // Where the last match ended, and how many own bytes came before it.
     let (mut end, mut own) = (0, 0);
     for &DistantMatch { start, len, back, from } in &one.matches {
         pieces.push(RestoredPiece { source: itself, from: own, len: start - end });

@@ -1,4 +1,4 @@
-//! What the callers of an archive and its loaders share.
+//! The state of an archive that its callers share with the threads that load blocks.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,13 +19,13 @@ use crate::access::sources::Source;
 use crate::stream::block::{BlockId, Placement};
 use crate::sync::{Condvar, Mutex};
 
-/// What callers and loaders share.
+/// What the callers of an archive and its loaders share.
 pub(super) struct ArchiveShared {
-    /// A number that no other archive of the process has.
+    /// The archive's number, unique in the process.
     pub(super) id: u64,
-    /// For each device that the archive was read into.
+    /// The queue of each device that the archive was read into.
     pub(super) devices: Mutex<Vec<Arc<DeviceQueue>>>,
-    /// Blocks that went to a device: decoded there, and decoded by the CPU.
+    /// Blocks that went to a device: those decoded there, and those decoded by the CPU.
     pub(super) by_device: AtomicU64,
     pub(super) by_cpu: AtomicU64,
     pub(super) loader: Loader,
@@ -39,7 +39,7 @@ pub(super) struct ArchiveShared {
     pub(super) prefetch: usize,
 }
 
-/// A place in the pages of a caller.
+/// A caller that waits for a page: its completion, and the slot there.
 struct PageWaiter {
     completion: Arc<Completion<Page>>,
     slot: usize,
@@ -56,20 +56,20 @@ pub(super) struct LoadState {
     pub(super) contents: Cache<BlockId, Page>,
     /// Where the latest reads ended.
     recent_ends: VecDeque<u64>,
-    /// How many of the threads that load blocks have been started.
+    /// Loader threads started so far.
     loaders: usize,
     is_closed: bool,
 }
 
-/// Threads that load blocks. The first one does only what is urgent, so that it never waits for a slow load of others.
+/// Threads that load blocks. The first one takes only urgent blocks, so these never wait behind a slow load.
 const LOADERS: usize = 4;
-/// The most sequential readers that are recognised as such.
+/// The most sequential readers that are recognised at a time.
 const MAX_STREAMS: usize = 8;
 /// The most blocks that a read asks for at once.
 const MAX_STEP: usize = 64;
 
 impl ArchiveShared {
-    /// What loads blocks of the archive that `source` holds.
+    /// Opens the archive in `source`.
     pub(super) fn new(
         source: Arc<dyn Source>,
         options: &ArchiveOptions,
@@ -91,7 +91,7 @@ impl ArchiveShared {
             }),
             queued: Condvar::new(),
             max_blocks,
-            // Two steps are under way at once.
+            // A read loads two steps at once.
             step: (max_blocks / 2).clamp(1, MAX_STEP),
             prefetch: options.prefetch.min((options.contents_cache / 2 / block_size) as usize),
             devices: Mutex::default(),
@@ -104,7 +104,7 @@ impl ArchiveShared {
         self.state.lock()
     }
 
-    /// Ends the loaders.
+    /// Ends the loader threads.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.queued.notify_all();
@@ -118,7 +118,7 @@ impl ArchiveShared {
         Err(ArchiveError::InvalidRange { start, end, len: self.loader.layout.len() })
     }
 
-    /// Checks that a range lies within the contents, and is as long as its destination.
+    /// Checks that a range lies within the contents, and that its destination has the same length.
     pub(super) fn check_read(&self, read: &RangeRead<'_>) -> Result<(), ArchiveError> {
         self.check(&read.range)?;
         let (wanted, found) = (read.range.end - read.range.start, read.destination.len());
@@ -132,13 +132,13 @@ impl ArchiveShared {
         self.loader.error(crate::Error::Internal { what })
     }
 
-    /// Starts the threads that load blocks, unless they are there. Reads to devices do without them.
+    /// Starts the loader threads if they are not running. Reads into device memory do not need them.
     pub(super) fn start_loaders(self: &Arc<Self>) -> Result<(), ArchiveError> {
         let mut state = self.lock();
         for number in state.loaders..LOADERS {
             let shared = Arc::clone(self);
             let only_urgent = number == 0;
-            // One block stays for the loader that does only what is urgent.
+            // Reserves one block for the loader of urgent blocks.
             let max_blocks = self.max_blocks - usize::from(!only_urgent && self.max_blocks > 1);
             let limits = QueueLimits { only_urgent, max_blocks, max_batch: MAX_BATCH };
             thread::Builder::new()
@@ -150,7 +150,7 @@ impl ArchiveShared {
         Ok(())
     }
 
-    /// Asks for the blocks of `step`, each once, in order.
+    /// Requests the blocks of `step`, each once, in order.
     pub(super) fn request(&self, step: &[Placement], options: &ReadOptions) -> Claim<Page> {
         let mut blocks: Vec<_> = step.iter().map(|placement| placement.block).collect();
         blocks.dedup();
@@ -171,7 +171,7 @@ impl ArchiveShared {
         claim
     }
 
-    /// After a read of `range`: if it began where another ended, loads the next blocks.
+    /// Called after a read of `range`. If the read began where another ended, queues the next blocks.
     pub(super) fn prefetch_after(&self, range: &Range<u64>) {
         if self.prefetch == 0 || range.is_empty() {
             return;
@@ -190,7 +190,7 @@ impl ArchiveShared {
         }
     }
 
-    /// Queues those blocks that are not in the cache, if it can hold them.
+    /// Queues the blocks that are not in the cache, as many as half of the cache can hold.
     pub(super) fn load_ahead(&self, blocks: impl Iterator<Item = BlockId>) {
         let mut state = self.lock();
         let room =
@@ -204,7 +204,7 @@ impl ArchiveShared {
         self.queued.notify_all();
     }
 
-    /// Hands the contents of a block that was loaded to those who wait for it.
+    /// Delivers a loaded block to its waiters.
     fn deliver(&self, block: BlockId, outcome: &Result<Page, ArchiveError>) {
         let mut state = self.lock();
         if let Ok(page) = outcome {
@@ -217,7 +217,7 @@ impl ArchiveShared {
         }
     }
 
-    /// Loads what is queued until the archive is closed.
+    /// Loads queued blocks until the archive is closed.
     fn work(&self, limits: &QueueLimits) {
         let mut state = self.lock();
         loop {
@@ -235,7 +235,7 @@ impl ArchiveShared {
                 is_delivered[number].store(true, Ordering::Relaxed);
                 self.deliver(batch.blocks[number], &outcome);
             };
-            // A source may be a caller's own code. Whatever happens there, nobody must wait in vain.
+            // A source may be the caller's code. If it panics, the waiters get an error.
             let load = || self.loader.load(&batch.blocks, done);
             if catch_unwind(AssertUnwindSafe(load)).is_err() {
                 let left = batch.blocks.iter().zip(&is_delivered);
@@ -247,7 +247,7 @@ impl ArchiveShared {
             }
             state = self.lock();
             state.queue.end(&batch);
-            // Others may have waited for room.
+            // Other loaders may have waited for room.
             self.queued.notify_all();
         }
     }

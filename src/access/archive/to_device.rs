@@ -1,4 +1,4 @@
-//! Brings blocks of an archive to the memory of a device: for callers that wait, and for those that are called back.
+//! Reads blocks of an archive into the memory of a device, for callers that wait and for callers that are called back.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ use crate::access::device::{
 };
 use crate::gpu::device::DeviceError;
 
-/// The batches of an archive that are begun without a wait for more blocks.
+/// Up to this many batches of an archive, workers begin one without waiting for more blocks.
 const FREE_BATCHES: u32 = 3;
 
-/// So many blocks are queued before workers are told of them.
+/// Workers are notified after at most this many blocks have been queued.
 const QUEUED_AT_ONCE: usize = 256;
 
 impl Archive {
-    /// Begins reads into buffers of `memory`, and returns. When nothing writes to the buffer of a read any more, any
-    /// thread calls the function that stands beside the read, with its first error. The caller keeps the buffer until
-    /// then.
+    /// Starts reads into buffers of `memory`, and returns at once. When a read has ended and nothing writes to its
+    /// buffer any more, some thread calls the function paired with it, with the first error if there was one. The
+    /// caller must keep the buffer until then.
     pub(crate) fn read_in_background<F>(
         &self,
         memory: &DeviceMemory,
@@ -68,8 +68,9 @@ impl Archive {
         }
     }
 
-    /// Makes everything that reads into `memory` need, so that later ones compile and allocate nothing: with a kernel
-    /// running on the device they could wait for it. Each worker decodes batches of the first blocks, up to a whole one.
+    /// Prepares the workers of `memory` for reads of this archive. Later reads then compile and allocate nothing, which
+    /// could block while a kernel runs on the device. Each worker decodes batches of the first blocks: of one block, of
+    /// two, and so on up to a full batch.
     ///
     /// # Errors
     /// As for [`Self::read`].
@@ -82,10 +83,10 @@ impl Archive {
         let scratch = memory.allocate(bytes).map_err(|error| queue.device_error(error))?;
         let on = Arc::clone(workers);
         let prepare = move |slot: &mut DecoderSlot<'_>| {
-            // A queue of the worker's own, so that it gets these blocks.
+            // A queue that only this worker takes blocks from.
             let queue = Arc::new(DeviceQueue::new(&on, &shared.loader.layout));
             slot.prepare(&queue.tasks, queue.block_len, queue.kind)?;
-            // What is compiled depends on how many blocks there are in a batch.
+            // Batches with other numbers of blocks compile other kernels.
             let mut count = 1;
             while shared.bring_first(&queue, count, slot, &scratch)? {
                 count = (2 * count).min(queue.max_batch);
@@ -97,7 +98,7 @@ impl Archive {
     }
 }
 
-/// An archive's blocks that are wanted in the memory of one device.
+/// The queued blocks of one archive for one device.
 struct ArchiveRequests {
     shared: Arc<ArchiveShared>,
     queue: Arc<DeviceQueue>,
@@ -116,9 +117,10 @@ impl Requests for ArchiveRequests {
         let DeviceQueue { max_batch, min_batch, .. } = *self.queue;
         let mut queue = self.queue.lock();
         let queued = queue.queued();
-        // A batch of one block takes about as long as one of a few. So while several are on the way, each further one
-        // has twice as many blocks, up to as many as the device has use for. Whoever ends a batch looks again, so
-        // nothing waits for ever. A server must not hold up what does not need it.
+        // A batch of one block takes about as long as one of a few. Beyond the free batches, a worker therefore begins
+        // the next batch only when twice as many blocks are queued as for the one before. A worker that completes a
+        // batch looks at the queue again, so no block waits for ever. Reads from servers never wait: they would hold up
+        // blocks that are already there.
         let beyond_free = queue.batches().saturating_sub(FREE_BATCHES);
         let worth = 1usize.checked_shl(beyond_free).unwrap_or(usize::MAX);
         let at_once = self.queue.workers.core.at_once(self.queue.kind);
@@ -127,7 +129,7 @@ impl Requests for ArchiveRequests {
         if can_wait && (has_enough || queued < worth.min(min_batch / 2)) {
             return None;
         }
-        // All batches that are on their way at once bring what is queued, each about as much.
+        // Divides the queued blocks evenly among the batches that run at once.
         let share = queued.div_ceil(at_once);
         let batches = queued.div_ceil(share.clamp(min_batch, max_batch));
         let max_batch = queued.div_ceil(batches.max(1));
@@ -145,7 +147,7 @@ impl Requests for ArchiveRequests {
 }
 
 impl ArchiveShared {
-    /// Checks a background read, and returns the buffer that it goes to, and where it begins there.
+    /// Checks a background read. Returns its buffer, and the offset of its destination there.
     fn check_background<'r>(
         &self,
         workers: &Arc<Workers>,
@@ -158,10 +160,10 @@ impl ArchiveShared {
         }
     }
 
-    /// Queues blocks for those who wait for them, and wakes workers.
+    /// Queues the blocks of `waiters`, and wakes workers.
     ///
     /// # Errors
-    /// Fails if the device or its workers are gone. Some blocks may be queued, then.
+    /// Fails if the device or its workers are gone. Some blocks may be queued by then.
     pub(super) fn queue_on(
         self: &Arc<Self>,
         workers: &Arc<Workers>,
@@ -189,8 +191,8 @@ impl ArchiveShared {
         }
     }
 
-    /// Brings the first `count` blocks to the beginning of `scratch`. Returns whether there are more blocks, and a batch
-    /// can have more.
+    /// Decodes the first `count` blocks to the beginning of `scratch`. Returns whether the archive has more blocks and
+    /// a batch may have more.
     fn bring_first(
         self: &Arc<Self>,
         queue: &Arc<DeviceQueue>,
@@ -211,7 +213,7 @@ impl ArchiveShared {
         let batch = queued.take(&limits);
         drop(queued);
         if let Some(batch) = batch {
-            // What is wrong with a block is said when it is read.
+            // Reads report damaged blocks.
             DeviceBatch::begin(Arc::clone(self), Arc::clone(queue), batch, slot).complete(slot)?;
         }
         Ok(placements.next().is_some() && count < queue.max_batch)

@@ -1,4 +1,4 @@
-//! A device with all that decoding on it needs, whatever threads work on it.
+//! A device, the memory that decoding on it shares, and the sizes of batches.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::gpu::device::{Api, BufferId, Device, DeviceError, budget_now};
 use crate::process::Owner;
 use crate::sync::Mutex;
 
-/// How much of a device archives use. The setters chain.
+/// Limits on the device memory and the threads that reads use. The setters chain.
 ///
 /// ```
 /// use pz::access::DeviceMemoryOptions;
@@ -29,42 +29,43 @@ pub struct DeviceMemoryOptions {
 }
 
 impl DeviceMemoryOptions {
-    /// The default share of the device's memory, a worker for each core but at most 16, or 8 with OpenCL, batches of
-    /// 32 MiB, with WebGPU of 128 MiB unless blocks repeat others, and 30 seconds until idle memory is given back.
+    /// The defaults: the default share of the device's memory; a worker for each core, at most 16, with OpenCL at most
+    /// 8; batches of 32 MiB, with WebGPU of 128 MiB unless blocks copy from others; idle memory is freed after 30
+    /// seconds.
     pub fn new() -> Self {
         let idle = Duration::from_secs(30);
         Self { memory: None, workers: 0, batch: None, idle, only_prepared: false }
     }
 
-    /// Sets the most bytes of device memory that decoders take, besides the buffers that hold results.
+    /// Sets the most bytes of device memory that decoders take. The buffers that hold results come on top.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
         self
     }
 
-    /// Sets how many threads read payloads and submit them, each with a batch of its own; 0 is the default.
+    /// Sets the number of workers: threads that read payloads and submit batches. 0 is the default.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
         self
     }
 
-    /// Sets how long workers keep decoders, device memory and pinned memory when there is nothing to do. The next read
-    /// then makes them again, which takes some milliseconds.
+    /// Sets how long idle workers keep decoders, device memory and pinned memory. To make them again takes the next
+    /// read some milliseconds.
     pub fn idle(mut self, time: Duration) -> Self {
         self.idle = time;
         self
     }
 
-    /// Sets the most bytes of contents that a batch has, but at least one block. Each worker takes several times as
+    /// Sets the most bytes of contents in a batch; a batch has at least one block. Each worker takes several times as
     /// much device memory, and pinned host memory for the payloads.
     pub fn batch(mut self, bytes: u64) -> Self {
         self.batch = Some(bytes);
         self
     }
 
-    /// Loads and allocates nothing but in [`Archive::prepare_on`](crate::access::Archive): for a device on which a
-    /// kernel runs that does not end by itself. What was not prepared, the CPU decodes. Workers never give back what
-    /// was prepared: they could not make it again, and giving it back would wait for the kernel.
+    /// Lets workers compile and allocate only in [`Archive::prepare_on`](crate::access::Archive), for a device with a
+    /// kernel that runs until it is told to stop. The CPU decodes blocks that need anything else. Workers never free
+    /// what was prepared: they could not make it again, and freeing it would wait for the kernel.
     pub(crate) fn only_prepared(mut self) -> Self {
         self.only_prepared = true;
         self
@@ -77,46 +78,46 @@ impl Default for DeviceMemoryOptions {
     }
 }
 
-/// A device and the memory that work on it shares.
+/// A device, and the memory that all its workers share.
 pub(in crate::access) struct DeviceCore {
-    /// The device behind the pool, for the buffers of callers.
+    /// The device itself. It allocates the buffers of callers.
     pub(in crate::access) device: Arc<dyn Device>,
     pub(super) pool: Arc<Pool<Arc<dyn Device>>>,
-    /// Own bytes that blocks may repeat.
+    /// Own bytes that blocks may copy from.
     pub(super) kept: KeptSources,
     pub(super) options: DeviceMemoryOptions,
-    /// How many threads bring blocks to the device.
+    /// The number of threads that decode on the device.
     pub(super) workers: usize,
-    /// The slots of a worker: one reads while another decodes.
+    /// Decoder slots of a worker: while the device decodes one slot's batch, the worker reads the other's.
     pub(super) depth: usize,
     /// Device memory of a slot's decoders, in bytes.
     pub(super) slot_budget: u64,
-    /// What [`Self::batch_of`] has found.
+    /// The results of [`Self::batch_of`] so far.
     batches: Mutex<HashMap<(RangeTask, u32, BatchKind), u32>>,
     process: Owner,
-    /// Why the device is not used any more.
+    /// Why the device is no longer used.
     failed: Mutex<Option<DeviceError>>,
 }
 
 /// The most workers by default.
 const MAX_WORKERS: usize = 16;
-/// The same with OpenCL. More threads wait for each other in the driver.
+/// The same with OpenCL. More threads would wait for each other in the driver.
 const MAX_OPENCL_WORKERS: usize = 8;
-/// The slots of a worker.
+/// Decoder slots of a worker.
 const DEPTH: usize = 2;
-/// The least device memory for which there is a worker by default, in bytes.
+/// By default there is at most one worker for each of these many bytes of device memory.
 const MIN_BUDGET: u64 = 512 << 20;
-/// The part of the memory in which own bytes are kept.
+/// One of this many parts of the memory keeps own bytes.
 const KEPT: u64 = 8;
 
-/// What kind of batch blocks belong to.
+/// The kind of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::access) enum BatchKind {
-    /// Blocks of an archive in which none repeats others.
+    /// Blocks of an archive without distant matches.
     Plain,
-    /// Blocks of an archive in which some do.
+    /// Blocks of an archive with distant matches.
     Repeating,
-    /// What such blocks repeat.
+    /// Blocks that such blocks copy from.
     Sources,
 }
 
@@ -124,16 +125,15 @@ pub(in crate::access) enum BatchKind {
 const MAX_BATCH: u64 = 1024;
 /// Bytes of contents of a batch by default.
 const BATCH: u64 = 32 << 20;
-/// The same of plain blocks on a device with a single queue. A batch of any length takes some milliseconds there.
+/// The same for plain blocks on a device with a single queue, where every batch takes at least some milliseconds.
 const BATCH_OF_ONE_QUEUE: u64 = 128 << 20;
-/// The most batches of plain blocks that are on their way at once to a device with a single queue: while one is
-/// decoded, others are read.
+/// The most batches of plain blocks at once on a device with a single queue: while it decodes one, workers read others.
 const BATCHES_OF_ONE_QUEUE: usize = 4;
-/// How many times as many bytes the sources of a batch may have that are decoded at once. Copies with small changes
-/// have two to three: the own bytes of a block, and the two blocks that most of it lies in.
+/// Batches of sources have up to this many times the bytes of other batches. A file of near-copies needs two to three
+/// times: the own bytes of each block, and the two blocks that most of it comes from.
 const SOURCES: u64 = 4;
 
-/// What a decoder was made for: its task, length of the longest block, and blocks.
+/// What a decoder was made for: its task, the length of the longest block, and the number of blocks.
 pub(super) type DecoderKey = (RangeTask, u32, u32);
 
 impl DeviceCore {
@@ -268,11 +268,11 @@ impl DeviceCore {
     }
 }
 
-/// A buffer of a device, freed when dropped. A buffer of the caller's is only forgotten then.
+/// A buffer of a device. Dropping it frees the buffer, or releases one that was imported.
 pub(in crate::access) struct BufferHandle {
     core: Arc<DeviceCore>,
     id: BufferId,
-    /// Where the caller's bytes end.
+    /// The offset at which the caller's bytes end.
     end: u64,
 }
 
@@ -299,13 +299,13 @@ impl BufferHandle {
         })
     }
 
-    /// Copies bytes of the host to the buffer, from `start` on. There is at least one.
+    /// Copies at least one byte of the host to the buffer, from `start` on.
     pub(super) fn copy_from_host(&self, start: u64, from: &[u8]) -> Result<(), DeviceError> {
         let (begin, end) = (start, start + from.len() as u64);
         let aligned = begin & !3..end.next_multiple_of(4);
         self.core.check_process()?;
         let mut queue = self.core.device.queue()?;
-        // A device copies whole words. Those at the ends keep their other bytes.
+        // A device copies whole words. Read the words at both ends first, to keep their other bytes.
         let (mut first, mut last) = ([0; 4], [0; 4]);
         let (before, after) = ((begin - aligned.start) as usize, (aligned.end - end) as usize);
         if before > 0 {

@@ -1,4 +1,4 @@
-//! What a worker decodes batches with.
+//! The decoders of a worker.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,25 +15,26 @@ use crate::gpu::device::{Device, DeviceError, Queue};
 use crate::pipeline::gpu_engine::AfterError;
 use crate::pipeline::modules::FrameModules;
 
-/// Decoders of a worker, kept from batch to batch. While one slot's batch is decoded, the worker's other one reads the
-/// next.
+/// Decoders that take one batch at a time, and stay for the next one. A worker has two slots: while the device decodes
+/// the batch of one, the worker reads the next batch for the other.
 pub(in crate::access) struct DecoderSlot<'c> {
     pub(super) core: &'c DeviceCore,
-    /// The queue of all decoders. Payloads are read to its pinned memory, and uploaded while the next ones are read.
+    /// The queue of all decoders. The worker reads payloads into its pinned memory. The queue uploads them while the
+    /// worker reads the next ones.
     queue: Option<SharedQueue<'c>>,
-    /// Those used last come first.
+    /// The most recently used come first.
     pub(super) decoders: VecDeque<(DecoderKey, RangeDecoder<'c>)>,
-    /// Whether it may load and allocate.
+    /// Whether the slot may compile and allocate.
     pub(super) is_open: bool,
 }
 
-/// The most decoders that a slot keeps: one for each task, and others for what restored blocks consist of.
+/// The most decoders that a slot keeps: one for each task, and others for the sources of restored blocks.
 const MAX_DECODERS: usize = 6;
-/// The same where nothing is made later.
+/// The same where decoders are made only in advance.
 const MAX_PREPARED: usize = 12;
 
-/// About as many bytes are uploaded at once: threads take turns in the driver, but to make pinned memory takes long
-/// too, which more of them would need.
+/// Bytes of an upload. Shorter uploads cost more turns in the driver; longer ones need more pinned memory, which takes
+/// long to make.
 const RUN: u64 = 4 << 20;
 /// The least pinned memory that a slot makes.
 const SMALL: u64 = 1 << 20;
@@ -42,7 +43,7 @@ pub(super) fn unprepared() -> DeviceError {
     DeviceError::Unsupported("a kernel is running, and this was not prepared before".into())
 }
 
-/// The device's own error, or what it declines.
+/// The device's error; work that it declines becomes [`DeviceError::Unsupported`].
 fn device_error(error: CoderError) -> DeviceError {
     match error {
         CoderError::Device(error) => error,
@@ -50,13 +51,13 @@ fn device_error(error: CoderError) -> DeviceError {
     }
 }
 
-/// Bytes that the payload of a block takes among others.
+/// Bytes that the payload of a block takes in an upload.
 fn padded(block: &SlotBlock<'_>) -> u64 {
     u64::from(block.header.payload_len).next_multiple_of(16)
 }
 
-/// Reads the payloads of the blocks with the numbers `some`, and uploads some while it reads the next. Returns what the
-/// host sees of each.
+/// Reads the payloads of blocks `some`, and uploads each run of them while it reads the next. Returns what the host
+/// sees of each payload.
 fn upload(
     decoder: &mut RangeDecoder<'_>,
     blocks: &[SlotBlock<'_>],
@@ -86,11 +87,11 @@ impl<'c> DecoderSlot<'c> {
         Self { core, queue: None, decoders: VecDeque::new(), is_open }
     }
 
-    /// Begins to decode the blocks of a batch on the device, and to move what is wanted of them to its place.
-    /// [`Self::finish`] waits.
+    /// Submits a batch: the device decodes its blocks and moves the parts that are wanted to their places.
+    /// [`Self::finish`] waits for it.
     ///
     /// # Errors
-    /// Fails if the device does. A lack of memory is no failure: then fewer blocks are decoded at once, or none.
+    /// Fails if the device does. If memory is short, the slot submits fewer blocks at once, or leaves them to the CPU.
     pub(in crate::access) fn begin(
         &mut self,
         batch: &SlotBatch<'_>,
@@ -108,8 +109,8 @@ impl<'c> DecoderSlot<'c> {
         Ok(submitted)
     }
 
-    /// Calls `submit` for all of `range`, or for one part of it after another if memory does not suffice for more. It
-    /// skips what the device declines.
+    /// Calls `submit` for all of `range`, or for one part after another if the device runs out of memory. Skips parts
+    /// that the device declines.
     ///
     /// # Errors
     /// Fails if the device does.
@@ -140,13 +141,12 @@ impl<'c> DecoderSlot<'c> {
         Ok(())
     }
 
-    /// Whether [`Self::finish`] waits no more for the batch of the slot.
+    /// Whether the slot's batch has ended, so that [`Self::finish`] does not wait.
     pub(super) fn has_ended(&mut self) -> bool {
         self.queue.as_mut().is_none_or(|queue| queue.has_ended())
     }
 
-    /// Waits for a batch, and tells what became of each block. Blocks that the device declines, or gets wrong, are
-    /// left.
+    /// Waits for a batch, and returns the outcome of each block. Leaves blocks that the device declined or got wrong.
     ///
     /// # Errors
     /// Fails if the device does.
@@ -166,7 +166,7 @@ impl<'c> DecoderSlot<'c> {
         Ok(submitted.end(&self.core.kept))
     }
 
-    /// Waits for what decoders have in hand.
+    /// Waits for all decoders that have blocks of the batch.
     fn collect(&mut self, submitted: &mut SubmittedBatch) -> Result<(), CoderError> {
         for (key, blocks) in std::mem::take(&mut submitted.in_decoders) {
             let decoder = self.decoders.iter_mut().find(|(own, _)| *own == key);
@@ -177,7 +177,7 @@ impl<'c> DecoderSlot<'c> {
         Ok(())
     }
 
-    /// Decodes blocks, those with the numbers `numbers`.
+    /// Submits blocks `numbers` to decoders, by task, by modules, and in chunks that a decoder has room for.
     pub(super) fn send(
         &mut self,
         numbers: &[usize],
@@ -195,7 +195,7 @@ impl<'c> DecoderSlot<'c> {
             if most == 0 || of_task.is_empty() {
                 continue;
             }
-            // A batch has the modules of one frame, or of frames that share them.
+            // A decoder runs the modules of one frame, or of frames that share them.
             let modules = |number: usize| blocks[number].modules.map(std::ptr::from_ref);
             let of_frame = of_task.chunk_by(|a, b| modules(*a) == modules(*b));
             for some in of_frame.flat_map(|numbers| numbers.chunks(most)) {
@@ -209,14 +209,14 @@ impl<'c> DecoderSlot<'c> {
         Ok(())
     }
 
-    /// Returns the decoder for `key`, idle, and puts it first. See [`make_decoder`](Self::make_decoder) for `kept`.
+    /// Returns the decoder for `key` when it is idle. [`make_decoder`](Self::make_decoder) explains `kept`.
     pub(super) fn reserve_decoder(
         &mut self,
         key: DecoderKey,
         submitted: &mut SubmittedBatch,
         kept: Option<DecoderKey>,
     ) -> Result<&mut RangeDecoder<'c>, CoderError> {
-        // A new decoder may take the place of one that is busy.
+        // A new decoder may need the memory of one that is busy.
         let is_known = self.decoders.iter().any(|(own, _)| *own == key);
         if !is_known || submitted.in_decoders.iter().any(|(own, _)| *own == key) {
             self.collect(submitted)?;
@@ -224,7 +224,7 @@ impl<'c> DecoderSlot<'c> {
         self.make_decoder(key, kept)
     }
 
-    /// Submits the blocks with the numbers `some` to the decoder for `key`.
+    /// Submits blocks `some` to the decoder for `key`.
     fn run_decoder(
         &mut self,
         key: DecoderKey,
@@ -269,7 +269,7 @@ impl<'c> DecoderSlot<'c> {
             uploaded.push((at, raw, seen));
         }
         if !is_open && !decoder.runs_at_once(&raws)? {
-            // Fewer blocks may need less.
+            // Fewer blocks may run with what is loaded.
             return self.run_halves(key, some, sending, parts_of, submitted);
         }
         let mut parts = Vec::new();
@@ -290,7 +290,7 @@ impl<'c> DecoderSlot<'c> {
         Ok(())
     }
 
-    /// The same, one half after the other; nothing for a single block, which is not decoded then.
+    /// Submits one half of `some` after the other. Leaves a single block to the CPU.
     fn run_halves(
         &mut self,
         key: DecoderKey,
@@ -307,8 +307,8 @@ impl<'c> DecoderSlot<'c> {
         self.run_decoder(key, after, sending, parts_of, submitted)
     }
 
-    /// Uploads contents that the CPU has decoded, whose length is a multiple of 4, and moves `parts` of them to their
-    /// places.
+    /// Uploads contents that the CPU has decoded, and moves `parts` of them to their places. Their length is a multiple
+    /// of 4.
     ///
     /// # Errors
     /// Fails if the device does.
@@ -337,24 +337,25 @@ impl<'c> DecoderSlot<'c> {
         done.map(drop).map_err(device_error)
     }
 
-    /// After an error: drops all decoders, when what they have in hand has ended.
+    /// After an error: waits for the batch's blocks in all decoders, and drops the decoders.
     pub(super) fn drop_all(&mut self, submitted: &mut SubmittedBatch) {
-        // It may end well.
+        // Blocks that end well count.
         let _ = self.collect(submitted);
         self.settle();
     }
 
-    /// After an error: waits for what was submitted before it, and drops what it was submitted with.
+    /// After an error: waits for all submitted work, and drops the queue and the decoders.
     pub(super) fn settle(&mut self) {
         if let Some(mut queue) = self.queue.take() {
-            // Whatever this says, the queue is of no further use.
+            // The queue is dropped even if this fails.
             let _ = queue.finish();
             queue.end();
         }
         self.decoders.clear();
     }
 
-    /// Puts the decoder for `key` first. Others, except the one for `kept`, go if their memory is needed.
+    /// Returns the decoder for `key`, which it makes unless there is one, and puts it first. If memory is needed, drops
+    /// other decoders, but never the one for `kept`.
     fn make_decoder(
         &mut self,
         key: DecoderKey,
@@ -370,7 +371,7 @@ impl<'c> DecoderSlot<'c> {
         let core = self.core;
         let (task, block_len, blocks) = key;
         let most = if core.options.only_prepared { MAX_PREPARED } else { MAX_DECODERS };
-        // What has been prepared cannot be made again.
+        // Prepared decoders stay: they could not be made again.
         let budget = if core.options.only_prepared { u64::MAX } else { core.slot_budget };
         let room = budget.saturating_sub(core.memory_of(key));
         let taken = |decoders: &VecDeque<(DecoderKey, RangeDecoder<'_>)>| {
@@ -400,7 +401,7 @@ impl<'c> DecoderSlot<'c> {
         Ok(&mut self.decoders[0].1)
     }
 
-    /// Calls `prepare`, which may make what later batches need.
+    /// Calls `prepare`, during which the slot may compile and allocate.
     pub(in crate::access) fn prepared<T>(&mut self, prepare: impl FnOnce(&mut Self) -> T) -> T {
         let was_open = std::mem::replace(&mut self.is_open, true);
         let done = prepare(self);
@@ -411,7 +412,7 @@ impl<'c> DecoderSlot<'c> {
         done
     }
 
-    /// Makes what `tasks` with blocks of up to `block_len` bytes need.
+    /// Makes the decoders and the pinned memory for `tasks` with blocks of up to `block_len` bytes.
     ///
     /// # Errors
     /// Fails if the device does.
@@ -431,17 +432,17 @@ impl<'c> DecoderSlot<'c> {
         }
         for key in keys.into_iter().filter(|(.., most)| *most > 0) {
             let made = self.make_decoder(key, None).and_then(|decoder| {
-                // So it has pinned memory for all payloads.
+                // This makes pinned memory for all payloads.
                 let room = decoder.room() as usize;
                 decoder.upload_with(0, (room, 0), &mut |memory| memory.fill(0))
             });
             match made {
-                // Such blocks are the CPU's.
+                // The CPU decodes blocks of this task.
                 Ok(()) | Err(CoderError::Plan(_)) => {}
                 Err(CoderError::Device(error)) => return Err(error),
             }
         }
-        // The CPU's blocks go through this.
+        // Blocks that the CPU decodes need this.
         self.put((block_len, kind), &[0; 4], &mut [])
     }
 
@@ -450,26 +451,26 @@ impl<'c> DecoderSlot<'c> {
         self.decoders.is_empty() && self.queue.is_none()
     }
 
-    /// Gives all memory back.
+    /// Frees all memory.
     pub(super) fn release_all(&mut self) {
         self.release();
         self.queue = None;
     }
 
-    /// Gives the device memory back.
+    /// Frees the device memory.
     fn release(&mut self) {
         self.decoders.clear();
         self.core.pool.trim();
     }
 }
 
-/// What is done with blocks that have a payload.
+/// The tasks for blocks with a payload.
 const TASKS: [RangeTask; 3] =
     [RangeTask::Decode(Pipeline::Lzf), RangeTask::Decode(Pipeline::Bwt), RangeTask::Move];
 
 impl Drop for DecoderSlot<'_> {
     fn drop(&mut self) {
-        // Before the memory that its work uses.
+        // End the queue before the memory that its work uses goes.
         if let Some(queue) = &self.queue {
             queue.end();
         }

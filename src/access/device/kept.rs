@@ -1,4 +1,4 @@
-//! Own bytes of blocks, kept in a device's memory for those that repeat them.
+//! Keeps own bytes of blocks in a device's memory, for blocks that copy from them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,16 +8,16 @@ use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{BufferId, Device};
 use crate::sync::Mutex;
 
-/// Which block it is: numbers of the archive, of the frame and of the block.
+/// The number of the archive, of the frame and of the block.
 pub(in crate::access) type SourceId = (u64, usize, u64);
 
-/// Own bytes of a block in a buffer.
+/// A buffer with the own bytes of a block.
 pub(super) struct OwnBytes {
     pool: Arc<Pool<Arc<dyn Device>>>,
     pub(super) buffer: BufferId,
     /// The length of the buffer: no less than that of the own bytes.
     pub(super) bytes: u64,
-    /// The bytes of all such buffers.
+    /// The bytes of all such buffers together.
     all: Arc<AtomicU64>,
 }
 
@@ -28,16 +28,16 @@ impl Drop for OwnBytes {
     }
 }
 
-/// The own bytes that were used last.
+/// The most recently used own bytes.
 pub(super) struct KeptSources {
     pool: Arc<Pool<Arc<dyn Device>>>,
     budget: u64,
-    /// The bytes of all buffers, also of those that have left the cache and are in use.
+    /// The bytes of all buffers, including those that have left the cache but are in use.
     all: Arc<AtomicU64>,
     cache: Mutex<Cache<SourceId, Arc<OwnBytes>>>,
 }
 
-/// Buffers have one of few lengths, so that the pool can use them again: powers of two from this one on.
+/// Lengths of buffers are powers of two from this one on, so that the pool can reuse them.
 const LEAST: u64 = 1 << 16;
 
 impl KeptSources {
@@ -47,16 +47,16 @@ impl KeptSources {
         Self { pool, budget, all: Arc::default(), cache }
     }
 
-    /// The own bytes of a block, if they are there.
+    /// The own bytes of a block, if they are kept.
     pub(super) fn get(&self, id: SourceId) -> Option<Arc<OwnBytes>> {
         self.cache.lock().get(&id).map(Arc::clone)
     }
 
-    /// A buffer for so many own bytes, for which others go; `None` if there is too little memory.
+    /// A buffer for `own_len` own bytes. Drops others to make room; `None` if memory is short.
     pub(super) fn buffer(&self, own_len: u32) -> Option<Arc<OwnBytes>> {
         let bytes = u64::from(own_len).next_power_of_two().max(LEAST);
         while self.all.load(Ordering::Relaxed) + bytes > self.budget {
-            // It goes when the lock is free again.
+            // Dropped after the lock is released.
             let _oldest = self.cache.lock().remove_oldest()?;
         }
         let buffer = self.pool.allocate(bytes).ok()?;
@@ -65,13 +65,13 @@ impl KeptSources {
         Some(Arc::new(OwnBytes { pool, buffer, bytes, all }))
     }
 
-    /// Keeps what `own` now holds.
+    /// Keeps `own`, which now holds the own bytes of a block.
     pub(super) fn keep(&self, id: SourceId, own: Arc<OwnBytes>) {
         let bytes = own.bytes;
         self.cache.lock().insert(id, own, bytes);
     }
 
-    /// Gives all up.
+    /// Drops all own bytes.
     pub(super) fn clear(&self) {
         while self.cache.lock().remove_oldest().is_some() {}
     }

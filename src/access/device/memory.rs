@@ -1,4 +1,4 @@
-//! Memory of a device, or of the host, and buffers there.
+//! Memory of a device or of the host, and buffers there.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,14 +9,14 @@ use super::workers::Workers;
 use crate::gpu::device::{BufferId, Device, DeviceError, NativeBuffer, NativeStream};
 use crate::pipeline::buffer::zeroed;
 
-/// Memory that archives can be read into: of a device, or of the host. Clones are the same memory.
+/// Memory of a device or of the host, to read archives into. All clones are the same memory.
 ///
-/// Reads into a device's memory share its workers, so keep the value for as long as reads may come: opening a device
-/// takes much longer than a read.
+/// All reads into a device's memory share its workers. Keep the value between reads: opening a device takes much longer
+/// than a read.
 ///
-/// With CUDA, each worker has a stream. The driver spreads the streams of a process over 8 queues of the card, in which
-/// they wait for each other, unless the environment variable `CUDA_DEVICE_MAX_CONNECTIONS` is set to more (32 at most)
-/// before the process first uses CUDA. The program `pz` and the Python package set it.
+/// With CUDA, each worker has a stream. The driver spreads the streams of a process over 8 queues of the card, and
+/// streams in the same queue wait for each other. The environment variable `CUDA_DEVICE_MAX_CONNECTIONS` sets up to 32
+/// queues, if it is set before the process first uses CUDA. The program `pz` and the Python package set it.
 ///
 /// ```
 /// use pz::access::{Archive, ArchiveOptions, DeviceMemory, publish};
@@ -36,14 +36,14 @@ use crate::pipeline::buffer::zeroed;
 #[derive(Clone)]
 pub struct DeviceMemory(Option<Arc<WorkersHandle>>);
 
-/// Ends the workers with the last clone.
+/// Ends the workers when the last clone is dropped.
 struct WorkersHandle(Arc<Workers>);
 
 impl Drop for WorkersHandle {
     fn drop(&mut self) {
         match self.0.core.is_here() {
             true => self.0.close(),
-            // The driver is not called in a process that was forked.
+            // A forked process must not call the driver.
             false => std::mem::forget(Arc::clone(&self.0)),
         }
     }
@@ -65,7 +65,7 @@ impl DeviceMemory {
         self.core().map(|core| &core.device)
     }
 
-    /// Allocates a buffer of `bytes` bytes. Host memory is zeroed; what a device's memory holds is unspecified.
+    /// Allocates a buffer of `bytes` bytes. Host memory is zeroed; device memory holds unspecified bytes.
     ///
     /// # Errors
     /// Fails if there is too little memory, or if the device does.
@@ -80,22 +80,22 @@ impl DeviceMemory {
         }
     }
 
-    /// Makes a buffer of the caller's a destination, without a copy. The whole buffer is; memory of CUDA may begin at
-    /// any byte and have any length.
+    /// Imports a buffer of the caller's as a destination, without a copy. Memory of CUDA may begin at any byte and have
+    /// any length.
     ///
     /// # Errors
     /// Those of [`Device::import`]; [`DeviceError::Unsupported`] for host memory.
     ///
     /// # Safety
-    /// The caller keeps the promises of [`Device::import`] until the result is dropped. A read of an archive is a call
-    /// that uses the buffer, and when it returns, with or without an error, nothing uses the buffer any more. The only
-    /// exception is a read that fails with [`DeviceError::TimedOut`]: the device may still write later.
+    /// The caller keeps the promises of [`Device::import`] until the result is dropped. A read into the buffer uses it
+    /// until the read returns, with or without an error. Only after [`DeviceError::TimedOut`] may the device still
+    /// write to it.
     pub unsafe fn import(&self, buffer: NativeBuffer) -> Result<DeviceBuffer, DeviceError> {
         let Some(core) = self.core() else {
             return Err(DeviceError::Unsupported("host memory imports no buffers".into()));
         };
         core.check_process()?;
-        // Kernels write each byte that is not a part of a whole unit by itself, so the bytes around are untouched.
+        // Kernels write single bytes at the ends of a range, so the bytes around it stay untouched.
         let (buffer, start, len) = match buffer {
             NativeBuffer::Cuda { address, bytes } => {
                 let start = address % 16;
@@ -112,9 +112,8 @@ impl DeviceMemory {
         Ok(DeviceBuffer::on_device(self.clone(), owned, start, len))
     }
 
-    /// Waits until the work has ended that a stream of the caller's has been given so far. A read into a buffer that
-    /// this work uses comes after it. When the read returns, its results are there for whatever the stream is given
-    /// next.
+    /// Waits for all work that has been queued on a stream of the caller's so far. A later read can then write to
+    /// buffers that this work uses. Work that is queued after the read has returned sees its results.
     ///
     /// # Errors
     /// Those of [`Device::wait_for`]; [`DeviceError::Unsupported`] for host memory.
@@ -156,7 +155,7 @@ pub struct DeviceBuffer {
     len: u64,
 }
 
-/// Where the bytes of a buffer, or of a part of one, are.
+/// Where the bytes of a buffer or of a slice are.
 pub(in crate::access) enum BufferPlace<H> {
     Host(H),
     Device {
@@ -187,7 +186,7 @@ impl DeviceBuffer {
         self.len == 0
     }
 
-    /// The memory that it is in.
+    /// The memory that the buffer is in.
     pub fn memory(&self) -> &DeviceMemory {
         &self.memory
     }
@@ -200,7 +199,7 @@ impl DeviceBuffer {
         }
     }
 
-    /// The bytes, if they are in host memory, to write to.
+    /// The writable bytes, if they are in host memory.
     pub fn as_bytes_mut(&mut self) -> Option<&mut [u8]> {
         match &mut self.place {
             BufferPlace::Host(bytes) => Some(bytes),
@@ -208,8 +207,8 @@ impl DeviceBuffer {
         }
     }
 
-    /// The buffer as its interface knows it, for callers with their own code there; valid while `self` lives. CUDA's
-    /// address is that of the first byte. `None` for host memory.
+    /// The buffer's native handle, for callers with kernels of their own. It is valid while `self` lives. With CUDA, it
+    /// is the address of the first byte. `None` for host memory.
     pub fn native(&self) -> Option<NativeBuffer> {
         let BufferPlace::Device { buffer, start } = &self.place else { return None };
         self.memory.core()?.check_process().ok()?;
@@ -238,9 +237,8 @@ impl DeviceBuffer {
         }
     }
 
-    /// A part of a device's buffer as a destination, besides others that are being written; `None` for host memory, or
-    /// if the range does not lie within the buffer. The caller sees to it that parts which are written at once do not
-    /// overlap.
+    /// A part of a device's buffer as a destination, while other parts are being written. The caller ensures that the
+    /// parts do not overlap. `None` for host memory, or if the range does not lie within the buffer.
     pub(crate) fn part(&self, range: Range<u64>) -> Option<DeviceSliceMut<'_>> {
         let BufferPlace::Device { buffer, start } = &self.place else { return None };
         if range.start > range.end || range.end > self.len {
@@ -283,7 +281,7 @@ impl DeviceBuffer {
     /// Copies bytes from `offset` on to the host.
     ///
     /// # Errors
-    /// [`DeviceError::Unsupported`] if there are not so many; otherwise if the device fails.
+    /// [`DeviceError::Unsupported`] if the bytes are not within the buffer; otherwise fails if the device does.
     pub fn copy_to_host(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         self.check(offset, into.len())?;
         match &self.place {
@@ -361,7 +359,7 @@ impl DeviceSliceMut<'_> {
         self.len == 0
     }
 
-    /// Divides it at a byte; `None` if it is shorter than that.
+    /// Divides the slice at byte `mid`; `None` if it is shorter.
     pub fn split_at_mut(self, mid: u64) -> Option<(Self, Self)> {
         let rest = self.len.checked_sub(mid)?;
         let (first, second) = match self.place {
@@ -378,7 +376,7 @@ impl DeviceSliceMut<'_> {
         Some((Self { memory, place: first, len: mid }, Self { memory, place: second, len: rest }))
     }
 
-    /// The workers of the device's memory, its buffer there, and where the slice begins in it; `None` for host memory.
+    /// The device's workers, its buffer, and the slice's offset there; `None` for host memory.
     pub(in crate::access) fn on_device(&self) -> Option<(&Arc<Workers>, &Arc<BufferHandle>, u64)> {
         match &self.place {
             BufferPlace::Host(_) => None,

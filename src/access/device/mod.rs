@@ -1,26 +1,27 @@
-//! Memory of a device, as a destination of ranges of archives.
+//! Reads ranges of archives into the memory of a device.
 //!
-//! Compressed blocks cross the bus, and the device decodes them to where the caller wants them:
+//! Compressed blocks cross the bus, and the device decodes them into the caller's buffer:
 //!
 //! ```text
 //! source or payload cache ─▶ pinned host memory ─▶ payload ─▶ contents ─▶ the caller's buffer
 //!                      worker reads          upload     decode     place
 //! ```
 //!
-//! - [`DeviceMemory`] is a device with everything that decoding on it needs, kept from read to read: threads, decoders,
-//!   device memory, pinned memory. All archives that are read into it share them.
-//! - [`DeviceBuffer`] is a buffer there: one that pz allocated, or one of the caller's. In host memory it is a plain
-//!   allocation, so the same program runs without a device.
-//! - `compress` goes the other way: what lies in a buffer is encoded there, and only payloads cross the bus.
-//! - `core` is that device with its memory, whatever works on it; `workers` are its threads. Each has two slots
-//!   (`decoder_slot`), which take turns: it takes a batch of blocks (`core` tells how long one is), reads their payloads,
-//!   and submits them. While one slot's batch is decoded, the worker reads the other's. Few threads call the driver
-//!   then, in which threads wait for each other. One that has to wait reads for others (`payload`).
-//! - `slot_batch` has a batch and what becomes of its blocks. Blocks with distant matches are put together on the device
-//!   (`restore`), from own bytes of which it keeps some (`kept`).
+//! - [`DeviceMemory`] is a device with everything that decoding on it needs: threads, decoders, device memory, pinned
+//!   memory. They stay from read to read, and all archives share them.
+//! - [`DeviceBuffer`] is a buffer there: one that pz allocated, or one that the caller imported. In host memory it is a
+//!   plain allocation, so the same program runs without a device.
+//! - `compress` goes the other way: the device encodes the contents of a buffer, and only payloads cross the bus.
+//! - `core` is the device and the memory that all its threads share; it also sizes batches. `workers` are the threads
+//!   that decode. Each has two slots (`decoder_slot`) and uses them in turn: it takes a batch of blocks, reads their
+//!   payloads, and submits them. While the device decodes the batch of one slot, the worker reads the next batch for
+//!   the other. So few threads suffice, and few wait for each other in the driver. A worker that has to wait for the
+//!   device reads payloads for other workers (`payload`).
+//! - `slot_batch` is a batch, and the outcomes of its blocks. `restore` assembles blocks with distant matches on the
+//!   device, from own bytes of blocks, some of which stay there (`kept`).
 //!
-//! The device checks what it decoded by the same checksums as the CPU. The CPU decodes what the device declines or gets
-//! wrong, and says what is wrong with a damaged block; its result is uploaded.
+//! The device checks its results against the same checksums as the CPU. The CPU decodes each block that the device
+//! declines or gets wrong, uploads it, and reports the fault of a damaged block.
 
 mod compress;
 mod core;

@@ -1,7 +1,7 @@
-//! Reads the payloads of a batch, in pieces, and looks at them on their way to a device.
+//! Reads the payloads of a batch in pieces, and inspects them before they go to a device.
 //!
-//! A file is read from the operating system's cache about as fast as all cores copy memory. So no worker may stand by
-//! while others read: one that waits for the device [helps](help) them.
+//! Reading a cached file is as fast as all cores together can copy memory. A worker that waits for the device therefore
+//! [helps](help) those that read.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::access::sources::SourceError;
 use crate::format::{BlockHeader, Method, Pipeline};
 use crate::gpu::coder::{PayloadFeatures, RangeTask};
 
-/// What is to be done with a block; `None` if the device does not do it.
+/// The task that decodes a block; `None` if the device does not decode it.
 pub(super) fn task_of(header: &BlockHeader) -> Option<RangeTask> {
     if header.own.is_some() {
         return None;
@@ -27,7 +27,7 @@ pub(super) fn task_of(header: &BlockHeader) -> Option<RangeTask> {
     }
 }
 
-/// What the host sees of a payload on its way.
+/// What the host learns from a payload before the upload.
 #[derive(Clone, Copy)]
 pub(super) struct SeenPayload {
     pub(super) features: PayloadFeatures,
@@ -36,8 +36,8 @@ pub(super) struct SeenPayload {
 }
 
 impl SeenPayload {
-    /// `None` if the payload is damaged. There is nothing to decode of stored blocks, so the host checks them, while
-    /// they are in its cache.
+    /// `None` if the payload is damaged. The host itself checks blocks that need no decoding, while they are in its
+    /// cache.
     pub(super) fn of(header: &BlockHeader, payload: &[u8]) -> Option<Self> {
         let first = payload.first().copied().unwrap_or_default();
         let (features, is_right) = match header.method {
@@ -58,9 +58,9 @@ impl SeenPayload {
     }
 }
 
-/// CRC-32C of `len` times the same byte: of a block's contents, which are not empty.
+/// CRC-32C of `len` times the same byte; `len` is not 0.
 fn crc_of_fill(byte: u8, len: u32) -> u32 {
-    // Doubles the bytes for each bit of the length after the first.
+    // For each bit of the length after the first, doubles the bytes.
     let mut crc = crc32c(&[byte]);
     let mut so_far = 1;
     for bit in (0..len.checked_ilog2().unwrap_or(0)).rev() {
@@ -74,14 +74,13 @@ fn crc_of_fill(byte: u8, len: u32) -> u32 {
     crc
 }
 
-/// A worker reads so many bytes at a time, so that none waits long for another.
+/// Bytes that a worker reads at a time: few, so that no worker waits long for another.
 const PIECE: usize = 256 << 10;
 
-/// What the host sees of a payload; `None` if it is damaged.
+/// What the host learns from a payload; `None` if it is damaged.
 pub(super) type SeenResult = Result<Option<SeenPayload>, SourceError>;
 
-/// Reads the payloads of those of `blocks` whose numbers are `some` to `memory`, each from the next multiple of 16
-/// bytes on. What lies between them is zeroed.
+/// Reads the payloads of blocks `some` to `memory`, each to the next multiple of 16 bytes. Zeroes the gaps.
 pub(super) fn read(memory: &mut [u8], blocks: &[SlotBlock<'_>], some: &[usize]) -> Vec<SeenResult> {
     let mut pieces = Vec::new();
     let mut payloads = Vec::with_capacity(some.len());
@@ -116,7 +115,7 @@ pub(super) fn read(memory: &mut [u8], blocks: &[SlotBlock<'_>], some: &[usize]) 
     payloads.into_par_iter().enumerate().map(see).collect()
 }
 
-/// Does something for another worker, if there is something to do.
+/// Does a piece of another worker's reading, if there is one. Returns whether there was.
 pub(super) fn help() -> bool {
     matches!(rayon::yield_now(), Some(rayon::Yield::Executed))
 }

@@ -1,8 +1,9 @@
 //! Restores blocks with distant matches on a device.
 //!
-//! Such a block consists of own bytes, of its own and of blocks before it. A slot decodes those blocks, and moves the
-//! pieces to the contents of one more decoder, which computes the checksums and moves what is wanted of the contents.
-//! Own bytes stay in the device's memory as long as there is room (`kept`): blocks nearby often repeat the same ones.
+//! Such a block is assembled from pieces of its own bytes and of the own bytes of earlier blocks. A slot decodes these
+//! sources, and moves the pieces to the contents of another decoder. That decoder computes the checksums and moves the
+//! parts that are wanted. Own bytes stay in device memory while there is room (`kept`), because nearby blocks often
+//! copy from the same ones.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,26 +16,27 @@ use super::slot_batch::{
 };
 use crate::gpu::coder::{CoderError, MovedPart, Origin, RangeDecoder, RangeTask, RawBlock};
 
-/// Longer pieces of restored blocks are moved in parts: all moves of a dispatch get as many workgroups as the longest.
+/// Longer pieces are moved in parts, because a dispatch gives each of its moves as many workgroups as the longest one
+/// needs.
 const LONGEST_PIECE: usize = 256 << 10;
 
-/// Cuts a range into parts of at most [`LONGEST_PIECE`] bytes: the beginning and length of each.
+/// Cuts a range into parts of at most [`LONGEST_PIECE`] bytes. Returns the start and length of each.
 fn cut(range: Range<u32>) -> impl Iterator<Item = (u32, u32)> {
     let end = range.end;
     range.step_by(LONGEST_PIECE).map(move |from| (from, (end - from).min(LONGEST_PIECE as u32)))
 }
 
-/// Bytes of a source, and where they go.
+/// A piece of a source, and where it goes.
 struct PlacedPiece {
     /// The number of the source.
     source: usize,
     /// The first byte.
     from: u32,
-    /// The part that they become when it is known where the decoded source is; its origin means nothing yet.
+    /// The move of the piece. Its origin is set later, when the decoded source has a place.
     part: MovedPart,
 }
 
-/// The pieces of blocks to restore, in the contents of `restorer`.
+/// The pieces of `blocks`, with their places in the contents of `restorer`.
 fn placed(restorer: &RangeDecoder<'_>, blocks: &[RestoredBlock]) -> Vec<PlacedPiece> {
     let mut all = Vec::new();
     for (block, restored) in (0..).zip(blocks) {
@@ -51,8 +53,7 @@ fn placed(restorer: &RangeDecoder<'_>, blocks: &[RestoredBlock]) -> Vec<PlacedPi
 }
 
 impl DecoderSlot<'_> {
-    /// Restores blocks with distant matches, those of `batch.restored` with the numbers in `range`, as many at once as
-    /// a decoder has room for.
+    /// Restores blocks `range` of `batch.restored`, as many at once as a decoder has room for.
     pub(super) fn restore(
         &mut self,
         batch: &SlotBatch<'_>,
@@ -72,8 +73,8 @@ impl DecoderSlot<'_> {
         Ok(())
     }
 
-    /// Restores the blocks `some` at once: decodes their sources into the contents of the decoder for `key`, which then
-    /// checks what has become of them.
+    /// Restores blocks `some` together: decodes their sources, moves the pieces to the decoder for `key`, and submits
+    /// the assembled blocks there.
     fn restore_group(
         &mut self,
         key: DecoderKey,
@@ -101,7 +102,7 @@ impl DecoderSlot<'_> {
         };
         let mut from_own: Vec<_> = all.iter().filter_map(from_own).collect();
         restorer.submit(&[], &mut from_own)?;
-        // Others are kept from now on.
+        // Keeps the own bytes of the sources that are decoded now.
         for source in numbers.iter().copied().filter(|_| self.is_open) {
             let SlotBlock { id, header, .. } = &batch.sources[source];
             let Some(new) = core.kept.buffer(header.content_len) else { continue };
@@ -139,7 +140,7 @@ impl DecoderSlot<'_> {
         restored
     }
 
-    /// Submits the blocks that have been put together.
+    /// Submits the assembled blocks.
     fn submit_restored(
         &mut self,
         key: DecoderKey,

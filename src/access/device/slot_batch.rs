@@ -1,4 +1,4 @@
-//! A batch of blocks for a slot, and what becomes of them.
+//! A batch of blocks for a decoder slot, and the outcomes of the blocks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use crate::pipeline::modules::FrameModules;
 
 /// A block that a slot decodes.
 pub(in crate::access) struct SlotBlock<'w> {
-    /// Which block it is.
+    /// The block's identity, for own bytes that are kept.
     pub(in crate::access) id: SourceId,
-    /// Its header; of a block with distant matches, that of its own bytes.
+    /// The block's header, or that of its own bytes.
     pub(in crate::access) header: BlockHeader,
-    /// What runs the modules of its frame, if that has some.
+    /// What runs the modules of its frame, if it has some.
     pub(in crate::access) modules: Option<&'w FrameModules>,
-    /// Reads its payload from some byte on, as much as there is memory.
+    /// Fills memory with the payload from a byte on.
     pub(in crate::access) read: Box<ReadPayload<'w>>,
 }
 
 pub(in crate::access) type ReadPayload<'w> =
     dyn Fn(usize, &mut [u8]) -> Result<(), SourceError> + Sync + 'w;
 
-/// A block with distant matches, as what it consists of.
+/// A block with distant matches, as a list of pieces.
 pub(in crate::access) struct RestoredBlock {
     /// Length of its contents.
     pub(in crate::access) content_len: u32,
@@ -35,7 +35,7 @@ pub(in crate::access) struct RestoredBlock {
     pub(in crate::access) pieces: Vec<RestoredPiece>,
 }
 
-/// Bytes of a source.
+/// A piece of a source's own bytes.
 #[derive(Clone, Copy)]
 pub(in crate::access) struct RestoredPiece {
     /// The number of the source.
@@ -46,38 +46,37 @@ pub(in crate::access) struct RestoredPiece {
     pub(in crate::access) len: u32,
 }
 
-/// What a slot does at once. The blocks that are wanted have numbers: those of `blocks` come first, then those of
-/// `restored`.
+/// A batch for a slot. Wanted blocks are numbered: first those of `blocks`, then those of `restored`.
 pub(in crate::access) struct SlotBatch<'w> {
-    /// The most bytes of contents of any block.
+    /// The length of the longest block, in bytes of contents.
     pub(in crate::access) block_len: u32,
-    /// Plain or repeating.
+    /// [`BatchKind::Plain`] or [`BatchKind::Repeating`].
     pub(in crate::access) kind: BatchKind,
-    /// The blocks that are wanted as they are decoded.
+    /// Wanted blocks without distant matches.
     pub(in crate::access) blocks: Vec<SlotBlock<'w>>,
-    /// The blocks that others consist of.
+    /// Blocks whose own bytes the restored blocks are assembled from.
     pub(in crate::access) sources: Vec<SlotBlock<'w>>,
-    /// The blocks that consist of others.
+    /// Wanted blocks with distant matches.
     pub(in crate::access) restored: Vec<RestoredBlock>,
 }
 
-/// Returns the parts to move of the block with this number, given where each byte of its contents is found. From the
-/// first call on they may be written.
+/// Returns the parts of a wanted block or of a source that are to be moved. Takes the block's number, and a function
+/// that returns where a byte of its contents is. From the first call on, the device may write these parts.
 pub(in crate::access) type PartsOf<'p> =
     dyn FnMut(usize, &dyn Fn(u32) -> Origin) -> Vec<MovedPart> + 'p;
 
 /// Blocks that a slot sends to decoders.
 pub(super) struct Sending<'s, 'w> {
-    /// The most bytes of contents of any block of the batch.
+    /// The length of the longest block of the batch, in bytes of contents.
     pub(super) block_len: u32,
     pub(super) kind: BatchKind,
     pub(super) blocks: &'s [SlotBlock<'w>],
-    /// If they are sources of blocks to restore: the number of that group, and the decoder that their pieces go to.
+    /// For sources: the number of the group that is restored from them, and the decoder that assembles the group.
     pub(super) restoring: Option<(usize, DecoderKey)>,
 }
 
 impl Sending<'_, '_> {
-    /// What block `number` is decoded for.
+    /// The purpose of block `number`.
     pub(super) fn purpose(&self, number: usize) -> Purpose {
         match self.restoring {
             None => Purpose::Wanted(number),
@@ -86,21 +85,21 @@ impl Sending<'_, '_> {
     }
 }
 
-/// What became of a block.
+/// The outcome of a block.
 pub(in crate::access) enum BlockOutcome {
     /// The CPU has to decode it.
     Left,
-    /// Its contents are where they are wanted.
+    /// Its wanted parts are in their places.
     Done,
     /// Its payload could not be read.
     Unread(SourceError),
 }
 
-/// A batch that a slot has begun.
+/// A batch that a decoder slot has begun.
 pub(in crate::access) struct SubmittedBatch {
-    /// What has become of each wanted block so far.
+    /// The outcome of each wanted block so far.
     outcomes: Vec<BlockOutcome>,
-    /// The blocks that each decoder has in hand, in its order.
+    /// The blocks that each decoder is working on, in its order.
     pub(super) in_decoders: Vec<(DecoderKey, Vec<SubmittedBlock>)>,
     groups: Vec<RestoredGroup>,
 }
@@ -111,11 +110,11 @@ struct RestoredGroup {
     members: Range<usize>,
     /// How many of their sources have not been decoded.
     missing: usize,
-    /// Own bytes in use, and whose they are: those that were kept, and new ones to keep.
+    /// Own bytes in use, with their blocks: those that were kept, and new ones to keep.
     own: Vec<(SourceId, Arc<OwnBytes>)>,
 }
 
-/// A block that a decoder has in hand.
+/// A block that a decoder is working on.
 pub(super) struct SubmittedBlock {
     pub(super) purpose: Purpose,
     pub(super) payload_crc: u32,
@@ -125,9 +124,9 @@ pub(super) struct SubmittedBlock {
 /// What a block is decoded for.
 #[derive(Clone, Copy)]
 pub(super) enum Purpose {
-    /// It is the wanted block with this number.
+    /// For the wanted block with this number.
     Wanted(usize),
-    /// It is a source of the blocks of the group with this number.
+    /// As a source of the group with this number.
     Group(usize),
 }
 
@@ -138,8 +137,8 @@ impl SubmittedBatch {
         Self { outcomes, in_decoders: Vec::new(), groups: Vec::new() }
     }
 
-    /// Notes that the wanted blocks `members` are restored from so many sources that are to be decoded, and from `own`,
-    /// which is then complete. Returns the number of their group.
+    /// Adds a group: the wanted blocks `members` are restored from `sources` sources that are decoded now, and from
+    /// `own`. Returns the number of the group.
     pub(super) fn add_group(
         &mut self,
         members: Range<usize>,
@@ -150,19 +149,19 @@ impl SubmittedBatch {
         self.groups.len() - 1
     }
 
-    /// Removes the group that was added last. No decoder may still have a block of it.
+    /// Removes the group that was added last. No decoder may still work on a block of it.
     pub(super) fn drop_group(&mut self) {
         self.groups.pop();
     }
 
-    /// Notes that the payload of a block could not be read.
+    /// Records that the payload of a block could not be read.
     pub(super) fn note_unread(&mut self, purpose: Purpose, error: SourceError) {
         if let Purpose::Wanted(number) = purpose {
             self.outcomes[number] = BlockOutcome::Unread(error);
         }
     }
 
-    /// Notes what a decoder says of the blocks that it had in hand; nothing of blocks that were only moved.
+    /// Records the results of a decoder. Blocks that were only moved have none.
     pub(super) fn note(&mut self, blocks: Vec<SubmittedBlock>, decoded: &[DecodedBlock]) {
         for (number, block) in blocks.into_iter().enumerate() {
             let SubmittedBlock { purpose, payload_crc, content_crc } = block;
@@ -178,12 +177,12 @@ impl SubmittedBatch {
         }
     }
 
-    /// What became of each wanted block, when no decoder has one in hand. Own bytes that are right go to `kept`.
+    /// Returns the outcomes, after all decoders have finished. Puts correct own bytes in `kept`.
     pub(super) fn end(mut self, kept: &KeptSources) -> Vec<BlockOutcome> {
         for RestoredGroup { members, missing, own } in self.groups {
             let outcomes = &mut self.outcomes[members];
             if missing > 0 {
-                // The CPU finds out what is wrong.
+                // The CPU decodes them and finds the fault.
                 outcomes.fill_with(|| BlockOutcome::Left);
             } else if outcomes.iter().all(|outcome| matches!(outcome, BlockOutcome::Done)) {
                 own.into_iter().for_each(|(id, own)| kept.keep(id, own));

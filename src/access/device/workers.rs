@@ -1,4 +1,4 @@
-//! The threads that bring blocks to a device.
+//! The threads that decode blocks on a device.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,43 +15,43 @@ use super::payload;
 use crate::gpu::device::{Device, DeviceError};
 use crate::sync::{Condvar, Mutex};
 
-/// The threads of a device, which all archives share that are read into its memory, and those that compress.
+/// The threads of a device: those that decode for all archives, and those that compress.
 pub(in crate::access) struct Workers {
     pub(in crate::access) core: Arc<DeviceCore>,
     state: Mutex<WorkersState>,
     /// Wakes workers.
     queued: Condvar,
-    /// Those who bring contents back, compressed.
+    /// The threads that compress.
     pub(super) encoders: Arc<Encoders>,
 }
 
 #[derive(Default)]
 struct WorkersState {
-    /// Archives for whose blocks somebody waits.
+    /// Archives with queued blocks, in turn.
     pending: VecDeque<Arc<dyn Requests>>,
-    /// Workers that have batches which are not urgent.
+    /// Workers that have a batch which is not urgent.
     busy: usize,
     has_started: bool,
     is_closed: bool,
 }
 
-/// The blocks that are wanted of one archive.
+/// The queued blocks of one archive.
 pub(in crate::access) trait Requests: Send + Sync {
-    /// Whether both are requests of the same archive.
+    /// Equal for requests of the same archive.
     fn key(&self) -> usize;
 
     /// Whether no block is queued.
     fn is_empty(&self) -> bool;
 
-    /// Takes the next batch; `None` if there is nothing to do, or nothing urgent. The result is to be run.
+    /// Takes the next batch, if there is one; with `only_urgent`, an urgent one. The caller must run it.
     fn take(&self, only_urgent: bool) -> Option<TakenBatch>;
 }
 
-/// Work that each worker does once. None begins it before all have taken it.
+/// Work that each worker does once. No worker begins before all have taken it.
 struct OnEachSlot {
     make: Arc<OnSlot>,
     meeting: Arc<Barrier>,
-    /// Where those workers that have not taken it tell how it went.
+    /// For each worker that has not taken it, where it sends the result.
     outcomes: Mutex<Vec<mpsc::Sender<Result<(), DeviceError>>>>,
 }
 
@@ -81,7 +81,7 @@ impl Requests for OnEachSlot {
 /// A batch that a worker has taken.
 pub(in crate::access) struct TakenBatch {
     pub(in crate::access) is_urgent: bool,
-    /// Brings its blocks to the device.
+    /// Begins the batch.
     pub(in crate::access) run: Box<BeginBatch>,
 }
 
@@ -89,19 +89,19 @@ pub(in crate::access) struct TakenBatch {
 enum NextStep {
     /// This batch.
     Batch(TakenBatch),
-    /// There is nothing to begin, and a batch to end.
+    /// Complete the batch that was begun, since there is none to begin.
     CompleteBatch,
-    /// There has been nothing for a while.
+    /// Free memory: there was nothing to do for a while.
     Idle,
-    /// The device is closed.
+    /// End: the device is closed.
     Closed,
 }
 
-/// Begins the work on a batch. What is returned, if more is to be done, ends it with the same slot.
+/// Begins a batch on a slot. Returns what completes it on the same slot, if anything is left to do.
 pub(in crate::access) type BeginBatch =
     dyn FnOnce(&mut DecoderSlot<'_>) -> Option<Box<CompleteBatch>> + Send;
 
-/// Ends the work on a batch. Fails if the device can no longer be used.
+/// Completes a batch. Fails if the device can no longer be used.
 pub(in crate::access) type CompleteBatch =
     dyn FnOnce(&mut DecoderSlot<'_>) -> Result<(), DeviceError> + Send;
 
@@ -112,10 +112,9 @@ struct BegunBatch {
     is_urgent: bool,
 }
 
-/// How long a worker sleeps between two looks at what it waits for: each look is a call to the driver.
+/// How long a waiting worker sleeps before it asks the driver again.
 const NAP: Duration = Duration::from_micros(50);
-/// The most time that a worker helps others. A batch that still has not ended takes unusually long: the worker then
-/// only waits for it.
+/// The most time for which a worker helps others while it waits for its own batch. After that, it only waits.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Workers {
@@ -129,7 +128,7 @@ impl Workers {
         self.state.lock()
     }
 
-    /// Wakes workers for `requests`, which has new blocks: as many batches as they make.
+    /// Wakes up to `batches` workers for the new blocks of `requests`.
     ///
     /// # Errors
     /// Fails if the device or its workers are gone.
@@ -151,7 +150,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Calls `make` once on a slot of each worker, and waits.
+    /// Calls `make` once on a slot of each worker, and waits for all calls.
     ///
     /// # Errors
     /// An error of `make`, or that of [`Self::notify`].
@@ -167,7 +166,7 @@ impl Workers {
             outcomes: Mutex::new(vec![sender; workers]),
         };
         self.notify(Arc::new(each), workers)?;
-        // Ends when all workers have dropped their sender.
+        // The iterator ends when all workers have dropped their senders.
         outcomes.iter().collect()
     }
 
@@ -177,23 +176,23 @@ impl Workers {
             return Ok(());
         }
         let name = |number| format!("pz device {number}");
-        // Those who wait for a worker that panics are told so, and the others go on.
+        // If a worker panics, its waiters get an error and the other workers go on.
         let threads = ThreadPoolBuilder::new().num_threads(self.core.workers).thread_name(name);
         let threads = threads.panic_handler(drop).build();
         let threads =
             threads.map_err(|error| DeviceError::Failed(format!("no thread: {error}")))?;
         let workers = Arc::clone(self);
-        // The threads end with this, when the device is closed.
+        // The threads end when this returns, after the device is closed.
         threads.spawn_broadcast(move |_| workers.work());
         state.has_started = true;
         Ok(())
     }
 
-    /// Ends the workers. One that waits for a server ends when that answers.
+    /// Ends the workers. One that waits for a server ends when the server answers.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
-        // These refer to the device. Nobody waits for their blocks any more.
+        // Requests refer to the device, so drop them. Nobody waits for their blocks any more.
         let pending = std::mem::take(&mut state.pending);
         drop(state);
         drop(pending);
@@ -201,7 +200,7 @@ impl Workers {
         self.encoders.close();
     }
 
-    /// Brings blocks to the device until it is closed.
+    /// Runs batches until the device is closed.
     fn work(&self) {
         self.core.device.stay_on_thread();
         let mut slots: Vec<_> =
@@ -218,7 +217,7 @@ impl Workers {
                         self.complete(&mut slots, &mut begun);
                     }
                     let is_urgent = taken.is_urgent;
-                    // A source may be a caller's own code.
+                    // A source may be the caller's code and panic.
                     let run = catch_unwind(AssertUnwindSafe(|| (taken.run)(&mut slots[slot])));
                     self.complete(&mut slots, &mut begun);
                     let complete = self.checked(run.map(Ok), &mut slots[slot]).flatten();
@@ -234,13 +233,13 @@ impl Workers {
             if is_busy && begun.as_ref().is_none_or(|begun| begun.is_urgent) {
                 is_busy = false;
                 self.lock().busy -= 1;
-                // Another worker may have left blocks because this one was busy.
+                // Another worker may have left blocks while this one was busy.
                 self.queued.notify_one();
             }
         }
     }
 
-    /// Ends a batch that was begun.
+    /// Completes the batch that was begun, if there is one.
     fn complete(&self, slots: &mut [DecoderSlot<'_>], begun: &mut Option<BegunBatch>) {
         let Some(BegunBatch { complete, slot, .. }) = begun.take() else { return };
         help_until(|| slots[slot].has_ended());
@@ -248,7 +247,8 @@ impl Workers {
         let _ = self.checked(completed, &mut slots[slot]);
     }
 
-    /// The result of work on a slot, if it went well. Otherwise notes that the device has failed, or empties the slot.
+    /// Returns the result of work on a slot. After an error, records that the device has failed; after a panic, empties
+    /// the slot.
     fn checked<T>(
         &self,
         done: thread::Result<Result<T, DeviceError>>,
@@ -262,8 +262,9 @@ impl Workers {
         None
     }
 
-    /// Waits for a batch, unless one `has_begun`. One worker only does what is urgent, so that it never waits for a
-    /// slow source. `is_busy` tells whether this worker has a batch that is not urgent.
+    /// Returns the worker's next step. Waits for a batch unless one `has_begun`. The last worker that is not busy takes
+    /// only urgent batches, so these never wait for a slow source. `is_busy` is set while this worker has a batch that
+    /// is not urgent.
     fn next(&self, is_slot_empty: bool, has_begun: bool, is_busy: &mut bool) -> NextStep {
         let mut state = self.lock();
         loop {
@@ -280,7 +281,7 @@ impl Workers {
                 .enumerate()
                 .find_map(|(at, requests)| Some((at, requests.take(only_urgent)?)));
             if let Some((at, taken)) = found {
-                // The next batch is another archive's.
+                // Archives take turns.
                 let last = state.pending.remove(at);
                 state.pending.extend(last);
                 if !taken.is_urgent && !std::mem::replace(is_busy, true) {
@@ -291,7 +292,7 @@ impl Workers {
             if has_begun {
                 return NextStep::CompleteBatch;
             }
-            // There is nothing that it could give back, or would be able to make again.
+            // The worker has no memory to free, or could not make it again.
             if is_slot_empty || self.core.options.only_prepared {
                 state = self.queued.wait(state);
                 continue;
@@ -305,7 +306,7 @@ impl Workers {
     }
 }
 
-/// Helps other workers until something `is_done`. Gives up after a while: then it does not end soon.
+/// Helps other workers until `is_done`, but not for ever.
 fn help_until(mut is_done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_done() && begun.elapsed() < PATIENCE {

@@ -11,26 +11,26 @@ pub struct SourceError {
     what: String,
 }
 
-/// What kind of obstacle there was.
+/// What kind of failure it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SourceErrorKind {
     /// The text is no URI, or not one of a known kind.
     InvalidUri,
-    /// The source is well formed, but needs something that this build or its server lacks.
+    /// This build or the server lacks something that the source needs.
     Unsupported,
     /// There is no such file, object or memory.
     NotFound,
     /// The system or the server denies access.
     Denied,
-    /// The server could not be reached, took too long or failed. It was asked again as often as the options permit; it
-    /// may answer later.
+    /// The server could not be reached, took too long or failed, also after the retries that the options permit. It may
+    /// answer later.
     Unavailable,
     /// The server broke the rules of HTTP, or contradicted itself.
     Protocol,
     /// The source is no longer the one that was opened.
     Changed,
-    /// The request lies outside of the source.
+    /// The request is outside the source.
     OutOfRange,
     /// The system could not read a local file.
     Io,
@@ -42,12 +42,12 @@ impl SourceError {
         Self { uri: uri.into(), kind, what: what.into() }
     }
 
-    /// The error that `error` wraps, as the errors of reading a [`Source`](super::Source) do.
+    /// The error that `error` wraps. Errors of reading a [`Source`](super::Source) wrap one.
     pub fn in_io(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
 
-    /// The error of reading the source that `uri` names: the one that `error` wraps, or one for it.
+    /// `error` as an error of reading the source that `uri` names: the error that it wraps, or a new one.
     pub(in crate::access) fn of_io(uri: &str, error: &io::Error) -> Self {
         let other = || Self::new(uri, SourceErrorKind::Io, error.to_string());
         Self::in_io(error).cloned().unwrap_or_else(other)
@@ -58,12 +58,12 @@ impl SourceError {
         &self.uri
     }
 
-    /// What kind of obstacle there was.
+    /// What kind of failure it was.
     pub fn kind(&self) -> SourceErrorKind {
         self.kind
     }
 
-    /// What happened, without the URI; a single line.
+    /// What happened, in one line without the URI.
     pub fn what(&self) -> &str {
         &self.what
     }

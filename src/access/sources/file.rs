@@ -19,7 +19,7 @@ impl FileSource {
     /// Opens the regular file at `path`, which messages call `uri`.
     pub(super) fn open(uri: String, path: &Path) -> Result<Self, SourceError> {
         let error = |error| system_error(&uri, &error);
-        // Opening a pipe would wait for its writer.
+        // Check first: opening a pipe would wait for its writer.
         if !fs::metadata(path).map_err(error)?.is_file() {
             let what = "is not a regular file";
             return Err(SourceError::new(uri, SourceErrorKind::Unsupported, what));
@@ -70,16 +70,16 @@ fn system_error(uri: &str, error: &io::Error) -> SourceError {
     SourceError::new(uri, kind, error.to_string())
 }
 
-/// A file that several threads read and write, each at its own place.
+/// A file that several threads read and write at once, each at its own offset.
 #[cfg(unix)]
 pub(crate) struct Positioned {
     file: File,
-    /// Whether the file is memory anyway. Such a file system does not tell whether it is.
+    /// Whether the file is on a file system in memory, which does not report what it has in memory.
     #[cfg(target_os = "linux")]
     is_memory: bool,
 }
 
-/// Whether a file is one of Linux's file system in memory, tmpfs.
+/// Whether a file is on tmpfs, Linux's file system in memory.
 #[cfg(target_os = "linux")]
 #[allow(clippy::unnecessary_cast, reason = "the type depends on the system")]
 pub fn is_in_memory(file: &File) -> bool {
@@ -109,7 +109,7 @@ impl Positioned {
         self.file.metadata()
     }
 
-    /// Fills `buffer` if the system has the bytes in memory, so that no disk is waited for; tells whether it has.
+    /// Fills `buffer` if the system has the bytes in memory and need not wait for a disk. Returns whether it had them.
     #[cfg(target_os = "linux")]
     pub(crate) fn read_exact_at_once(&self, buffer: &mut [u8], offset: u64) -> bool {
         use rustix::io::{ReadWriteFlags, preadv2};
@@ -156,7 +156,7 @@ impl Positioned {
 
 #[cfg(not(target_os = "linux"))]
 impl Positioned {
-    /// Only Linux tells what it has in memory.
+    /// Only Linux reports what it has in memory.
     pub(crate) fn read_exact_at_once(&self, _: &mut [u8], _: u64) -> bool {
         false
     }

@@ -13,11 +13,11 @@ use crate::sync::RwLock;
 
 type Published = RwLock<BTreeMap<String, Arc<[u8]>>>;
 
-/// What this process has published, by name.
+/// The bytes that this process has published, by name.
 static PUBLISHED: PerProcess<Published> = PerProcess::new();
 
-/// What this process and those before it have published. If another thread was just changing the list when the process
-/// forked, the new process begins with an empty one.
+/// The bytes that this process and its ancestors have published. If another thread was changing the list during a fork,
+/// the new process starts with an empty one.
 fn published() -> &'static Published {
     PUBLISHED.get_or_inherit(|before| {
         let before = before.and_then(|published| published.try_read());
@@ -25,18 +25,18 @@ fn published() -> &'static Published {
     })
 }
 
-/// Makes `bytes` readable as `memio://name` in this process and in those that it forks, in place of what had that name.
-/// Sources that are open keep the bytes that they were opened with.
+/// Makes `bytes` readable as `memio://name` in this process and in those that it forks. Replaces bytes published under
+/// the same name; open sources keep the old ones.
 pub fn publish(name: impl Into<String>, bytes: impl Into<Arc<[u8]>>) {
     published().write().insert(name.into(), bytes.into());
 }
 
-/// Takes back what [`publish`] made readable as `memio://name`. Open sources can still read it.
+/// Removes the bytes that were published as `memio://name`. Open sources can still read them.
 pub fn withdraw(name: &str) -> Option<Arc<[u8]>> {
     published().write().remove(name)
 }
 
-/// Opens what is published under `name`.
+/// Opens the bytes that are published under `name`.
 pub(super) fn open(uri: &Uri, name: &str) -> Result<Arc<dyn Source>, SourceError> {
     let bytes = published().read().get(name).cloned();
     let what = "nothing is published under this name";
@@ -49,7 +49,7 @@ pub(super) fn open(uri: &Uri, name: &str) -> Result<Arc<dyn Source>, SourceError
 pub(super) struct MemorySource {
     pub(super) uri: String,
     pub(super) bytes: Arc<[u8]>,
-    /// What it took to bring the bytes here.
+    /// The requests and bytes that it took to fetch them.
     pub(super) traffic: Traffic,
 }
 

@@ -1,4 +1,4 @@
-//! Bytes that a URI names, and that can be read in any order.
+//! Sources: bytes that a URI names, to be read in any order.
 //!
 //! | module | what |
 //! |---|---|

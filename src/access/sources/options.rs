@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How long to wait for a server, and how often to ask it again. The setters chain.
+/// How long to wait for a server, and how often to try again. The setters chain.
 ///
 /// ```
 /// use std::time::Duration;
@@ -29,28 +29,28 @@ impl SourceOptions {
         }
     }
 
-    /// Sets the most time that one read may take, with all retries. To this comes the time that the bytes of the read
-    /// take at 64 KiB a second, so that long reads over slow lines are possible. A server that sends nothing for a
-    /// third of the limit counts as failed, and is asked again. Local sources have no limit.
+    /// Sets the most time that one read may take, with all retries. A read gets extra time for its bytes at 64 KiB a
+    /// second, so long reads over slow lines are possible. A server that sends nothing for a third of the limit counts
+    /// as failed, and the read tries again. Local sources have no limit.
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
         self
     }
 
-    /// Sets how often in a row a read is tried again without a single byte having arrived.
+    /// Sets how often in a row a read tries again without receiving a byte.
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
 
-    /// Sets the length in bytes up to which a file is read as a whole and kept in memory, if its server cannot serve
-    /// parts of it. Longer files of such servers are an error.
+    /// Sets the most bytes of a file that is read as a whole and kept in memory because its server cannot serve parts.
+    /// Longer files of such servers are an error.
     pub fn max_whole(mut self, bytes: u64) -> Self {
         self.max_whole = bytes;
         self
     }
 
-    /// Sets the most requests to a server that one read may have under way at once; 0 counts as 1.
+    /// Sets the most requests to a server that one read may have open at once; 0 counts as 1.
     pub fn connections(mut self, connections: usize) -> Self {
         self.connections = connections.max(1);
         self

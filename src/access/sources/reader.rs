@@ -7,38 +7,38 @@ use std::sync::Arc;
 use super::source::Source;
 use crate::stream::{HeldBytes, sought};
 
-/// Reads a source from a position on.
+/// Reads a source sequentially, and seeks.
 ///
-/// As long as nobody seeks, it reads ahead, in steps that grow to 8 MiB: few requests bring the whole source. From the
-/// first seek on it reads only what is asked for, but at least 1 KiB. It keeps the end of the source, where the index
-/// of a compressed file lies: the last 4 KiB, and up to 1 MiB before them as soon as that has been read. So it suits
-/// both [`Decoder`](crate::Decoder), and [`SeekableReader`](crate::SeekableReader) and [`Listing`](crate::Listing).
+/// Until the first seek, it reads ahead in steps that grow to 8 MiB, so a sequential read takes few requests. After the
+/// first seek, it reads only what is asked for, but at least 1 KiB. It keeps the end of the source, which holds the
+/// index of a compressed file: the last 4 KiB, and up to 1 MiB before them once they have been read. It therefore suits
+/// [`Decoder`](crate::Decoder), [`SeekableReader`](crate::SeekableReader) and [`Listing`](crate::Listing).
 ///
 /// Its errors wrap a [`SourceError`](super::SourceError).
 pub struct SourceReader {
     source: Arc<dyn Source>,
     position: u64,
     has_sought: bool,
-    /// How much the next read ahead brings, and the most that one may bring.
+    /// The bytes of the next read ahead, and the most of one.
     step: usize,
     max_step: usize,
-    /// What was read last.
+    /// The bytes that were read last.
     recent: HeldBytes,
     /// The end of the source, once it has been read.
     tail: HeldBytes,
-    /// What [`Self::read_ahead`] has brought, in order.
+    /// The bytes that [`Self::read_ahead`] has read, in order.
     ahead: Vec<HeldBytes>,
 }
 
-/// The first bytes of a source, which opening it has brought already, and the first that are read of its end.
+/// Bytes at the start of a source that opening it has read already, and bytes of the first read at its end.
 pub(super) const HEAD: usize = 4 << 10;
-/// The most that is read ahead.
+/// The most bytes of a read ahead.
 const MAX_STEP: usize = 8 << 20;
-/// How much the steps grow.
+/// The factor by which steps grow.
 const GROWTH: usize = 16;
-/// A request takes about as long as so many bytes.
+/// Parts that are closer than this share a request: a request takes about as long as this many bytes.
 const MAX_GAP: u64 = 128 << 10;
-/// The least that is read elsewhere.
+/// The least bytes of other reads.
 const MIN_READ: u64 = 1 << 10;
 
 impl SourceReader {
@@ -57,8 +57,8 @@ impl SourceReader {
         }
     }
 
-    /// Reads parts that are wanted next, of which none begins before the one before it, in few requests that go side by
-    /// side. Keeps them in place of those of the last call. Leaves out parts beyond the memory for reading ahead.
+    /// Reads the parts that are needed next, in few concurrent requests. Keeps them, and drops those of the last call.
+    /// `places` are in the order of their starts. Leaves out parts that exceed the memory for reading ahead.
     ///
     /// # Errors
     /// The errors of reading.
@@ -89,14 +89,13 @@ impl SourceReader {
         Ok(())
     }
 
-    /// Reads ahead at most `bytes` bytes at a time, which are in memory; but at least 4 KiB and at most 8 MiB. Returns
-    /// how many.
+    /// Limits the memory for reading ahead to `bytes` bytes, but at least 4 KiB and at most 8 MiB. Returns the limit.
     pub fn limit_step(&mut self, bytes: u64) -> u64 {
         self.max_step = bytes.clamp(HEAD as u64, MAX_STEP as u64) as usize;
         self.max_step as u64
     }
 
-    /// The bytes from the position on that are in memory; none if it is elsewhere.
+    /// The bytes in memory from the position on, if there are any.
     fn held(&self) -> &[u8] {
         let pieces = [&self.tail, &self.recent];
         let mut held = pieces.into_iter().map(|piece| piece.from(self.position));
@@ -115,8 +114,8 @@ impl SourceReader {
         &self.source
     }
 
-    /// Reads at the position, whose bytes are not in memory, up to `wanted` bytes into `buf`, and returns their number;
-    /// or reads bytes there to keep, and returns `None`.
+    /// Reads at the position, which is not in memory. Either reads up to `wanted` bytes into `buf` and returns their
+    /// number, or reads bytes to keep and returns `None`.
     fn fetch(&mut self, buf: &mut [u8], wanted: u64) -> io::Result<Option<usize>> {
         let (source, at) = (&*self.source, self.position);
         let len = source.len();
@@ -147,7 +146,7 @@ impl SourceReader {
     }
 }
 
-/// The most of the end that is kept. The largest index fits.
+/// The most bytes of the end that are kept. The largest index fits.
 const MAX_TAIL: u64 = (1 << 20) + (8 << 10);
 
 impl Read for SourceReader {
@@ -184,7 +183,7 @@ mod tests {
     use super::*;
     use crate::access::{SourceOptions, Uri, open, publish, withdraw};
 
-    /// Reading backward, as a search for frames does, keeps no more than the largest index.
+    /// A reader that reads backward, as a search for frames does, keeps no more than the largest index.
     #[test]
     fn the_end_that_is_kept_is_bounded() {
         let bytes: Vec<u8> = (0..3_000_000_u32).map(|i| (i >> 3) as u8).collect();

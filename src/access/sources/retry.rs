@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::SourceOptions;
 
-/// The pause before the first retry. Each further one is twice as long.
+/// The pause before the first retry. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause.
 const MAX_PAUSE: Duration = Duration::from_secs(10);
-/// The slowest line that long reads are given time for, in bytes a second.
+/// Long reads get time for a line of this many bytes a second.
 const MIN_RATE: u64 = 64 << 10;
 
 /// The tries of one read.
@@ -19,7 +19,7 @@ pub(super) struct Tries {
     begun: Instant,
     deadline: Instant,
     retries: u32,
-    /// Tries in a row that brought nothing.
+    /// Tries in a row in which no byte arrived.
     vain: u32,
     pause: Duration,
     /// All tries.
@@ -27,11 +27,11 @@ pub(super) struct Tries {
 }
 
 impl Tries {
-    /// The tries of a read of `bytes` bytes, of which the first begins now.
+    /// The tries of a read of `bytes` bytes. The first try begins now.
     pub(super) fn new(options: &SourceOptions, bytes: u64) -> Self {
         let begun = Instant::now();
         let limit = options.time_limit.saturating_add(Duration::from_secs(bytes / MIN_RATE));
-        // A limit beyond what the clock can count is none.
+        // A limit that the clock cannot count is treated as none.
         let never = Duration::from_secs(u64::from(u32::MAX));
         Self {
             begun,
@@ -43,23 +43,23 @@ impl Tries {
         }
     }
 
-    /// The time that is left for all further tries.
+    /// The time left for all further tries.
     pub(super) fn time_left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// The time that has gone by.
+    /// The time since the first try began.
     pub(super) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// Notes that bytes have arrived: the next failure counts as the first.
+    /// Records that bytes have arrived: the next failure counts as the first.
     pub(super) fn progressed(&mut self) {
         (self.vain, self.pause) = (0, FIRST_PAUSE);
     }
 
-    /// Waits until the next try, at least for as long as the server asked. Returns whether there may be one: not if
-    /// the number of retries or the time is used up.
+    /// Waits before the next try, at least as long as the server asked. Returns false if no retries or no time are
+    /// left.
     pub(super) fn wait(&mut self, asked: Option<Duration>) -> bool {
         self.vain += 1;
         let pause =
@@ -74,10 +74,10 @@ impl Tries {
     }
 }
 
-/// A number from 0 to 1, other at each call: clients that failed together do not come back together.
+/// A random number from 0 to 1. It spreads the retries of clients that failed together.
 fn random() -> f64 {
-    // The standard library seeds each hasher of this kind from the system's random numbers. The children of a fork have
-    // the same seed.
+    // The standard library seeds such hashers from the system's random numbers. The children of a fork have the same
+    // seed, so their process numbers are hashed.
     RandomState::new().hash_one(process::id()) as f64 / u64::MAX as f64
 }
 
@@ -95,7 +95,7 @@ mod tests {
         tries.pause = Duration::ZERO;
         assert_eq!((0..9).filter(|_| tries.wait(None)).count(), 3);
         assert_eq!(tries.count, 7);
-        // A pause that ends after the deadline is not begun.
+        // No pause begins that would end after the deadline.
         tries.progressed();
         assert!(!tries.wait(Some(Duration::from_secs(601))));
         let mut none = Tries::new(&SourceOptions::new().time_limit(Duration::ZERO), 100);

@@ -1,6 +1,6 @@
-//! Objects of Amazon S3 and of stores that speak its protocol: what a request for one must carry.
+//! Signs requests for objects of Amazon S3, and of stores that speak its protocol.
 //!
-//! The signature is that of [AWS Signature Version
+//! The signatures follow [AWS Signature Version
 //! 4](https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html).
 
 use std::env;
@@ -12,7 +12,7 @@ use super::uri::{Url, percent_encode};
 use super::{SourceError, SourceErrorKind, Uri};
 use crate::clock::utc;
 
-/// An object, and who asks for it.
+/// An object, and the credentials that requests for it are signed with.
 pub(super) struct Object {
     url: Url,
     /// The path of the URL, as it goes into the signature.
@@ -79,7 +79,7 @@ impl Object {
                 let base = is_url.then(|| format!("{scheme}://{host}"))?;
                 (base, format!("{folder}/{bucket}/{key}"))
             }
-            // The certificates of Amazon's hosts do not cover names with further dots.
+            // Amazon's certificates do not cover hosts with dots in the bucket's name.
             None if bucket.contains('.') => {
                 (format!("https://s3.{region}.amazonaws.com"), format!("/{bucket}/{key}"))
             }
@@ -99,7 +99,7 @@ impl Object {
         self.sign_at(now.as_secs(), &[])
     }
 
-    /// Signs at a time in seconds since 1970, and with further headers, whose names are between those of the others.
+    /// Signs for a time in seconds since 1970. The names of `further` headers sort between those of the others.
     fn sign_at(&self, now: u64, further: &[(&str, &str)]) -> Vec<(&'static str, String)> {
         let Some(Credentials { key_id, secret, session }) = &self.credentials else {
             return Vec::new();
@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    /// As it is sent, so that it can be signed.
+    /// The path as it is sent and signed.
     #[test]
     fn hosts() {
         for (endpoint, host) in [

@@ -3,31 +3,30 @@
 use super::error::{SourceError, SourceErrorKind};
 use crate::stream::{Part, ReadAt};
 
-/// Bytes that have a URI. Errors of reading them wrap a [`SourceError`]; any other error is taken for one of
-/// [`SourceErrorKind::Io`].
+/// Bytes that have a URI. Errors of reading them wrap a [`SourceError`]; other errors count as [`SourceErrorKind::Io`].
 pub trait Source: ReadAt {
     /// The URI, as messages show it: without passwords and signatures.
     fn uri(&self) -> &str;
 
     /// Whether reading it again is about as fast as copying memory, because its bytes are in memory or in a local file.
-    /// Then its compressed blocks are not cached on their way to a device.
+    /// An archive does not cache compressed blocks of such a source for a device.
     fn is_local(&self) -> bool {
         false
     }
 
-    /// What has been asked of a server so far.
+    /// The requests to a server so far, and the bytes from it.
     fn traffic(&self) -> Traffic {
         Traffic::default()
     }
 }
 
-/// What has been asked of a server, and what it has sent.
+/// Requests to a server, and bytes from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Traffic {
-    /// Requests, with those that were tried again.
+    /// Requests, including retries.
     pub requests: u64,
-    /// Bytes of the file that arrived, without headers.
+    /// Bytes of the file that arrived, without HTTP headers.
     pub bytes: u64,
 }
 

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{SourceError, SourceErrorKind};
 
-/// The name of a source. `Display` leaves out what a URI may hold of secrets: passwords, and queries, in which
-/// signatures travel.
+/// The name of a source. `Display` leaves out secrets: passwords, and queries, which may hold signatures.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Uri {
     shown: String,
@@ -29,13 +28,13 @@ pub(super) enum Address {
 /// An `http://` or `https://` URL.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Url {
-    /// Without a login and without a fragment, which is for whoever reads the file.
+    /// The URL without its login and without its fragment, which is not sent.
     pub(super) text: String,
-    /// What goes before the host: a user and, after a colon, a password.
+    /// The login before the host: a user and, after a colon, a password.
     pub(super) login: Option<Vec<u8>>,
 }
 
-/// The known schemes. Those of files may be followed by one slash, all others by two.
+/// The known schemes. One slash may follow those of files, two slashes follow all others.
 const SCHEMES: [&str; 7] = ["file", "localio", "memio", "http", "https", "remoteio", "s3"];
 
 impl Uri {
@@ -60,7 +59,7 @@ impl Uri {
             SourceError::new(shown, SourceErrorKind::InvalidUri, what)
         };
         let (scheme, rest) = split(text).ok_or_else(|| invalid("is not a URI of a known kind"))?;
-        // Names of objects and of memory are taken as they are.
+        // Names of objects and of memory are not decoded.
         let is_literal = ["memio", "s3"].contains(&scheme);
         if !is_literal && text.contains(|c: char| c.is_control() || c == ' ') {
             return Err(invalid(
@@ -120,7 +119,7 @@ impl Uri {
         }
     }
 
-    /// The last part of the path, for a local copy to be named after. `None` if it would be no plain file name.
+    /// The last part of the path, as a name for a local copy. `None` if it is not a plain file name.
     ///
     /// ```
     /// use pz::access::Uri;
@@ -180,7 +179,7 @@ impl Url {
         Ok(Self { text, login })
     }
 
-    /// The host, and the port if it is not the scheme's own: what a request says in its field `Host`.
+    /// The value of the header `Host`: the host, and the port unless it is the scheme's default.
     #[cfg(feature = "remote")]
     pub(super) fn host(&self) -> &str {
         let (scheme, rest) = self.text.split_once("://").unwrap_or_default();
@@ -191,7 +190,7 @@ impl Url {
 
 const WRONG_LOGIN: &str = "after a % in a user's name or password come two hexadecimal digits";
 
-/// A character on one line.
+/// A character, escaped if it is a control character.
 fn shown_char(c: char) -> impl Iterator<Item = char> {
     let (plain, escaped) =
         if c.is_control() { (None, Some(c.escape_debug())) } else { (Some(c), None) };
@@ -210,13 +209,13 @@ fn after_slashes(rest: &str) -> &str {
     rest.strip_prefix("//").unwrap_or(rest)
 }
 
-/// Letters, digits, hyphens, dots and underscores, which need no encoding in a host or path.
+/// Whether a name has only letters, digits, hyphens, dots and underscores, which need no encoding in a host or path.
 fn is_bucket(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     !name.is_empty() && name.chars().all(is_plain) && !name.starts_with('.')
 }
 
-/// The URI with `…` in place of a password and of a query.
+/// The URI with `…` in place of its login and of its query.
 fn without_secrets(text: &str) -> String {
     let (text, query) = match text.split_once('?') {
         Some((text, _)) => (text, "?…"),

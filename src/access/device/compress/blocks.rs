@@ -1,4 +1,4 @@
-//! What becomes of the blocks of a batch.
+//! Turns the blocks of a batch into payloads and headers.
 
 use std::io;
 use std::ops::Range;
@@ -26,9 +26,9 @@ pub(super) struct OutputBlock {
 
 /// Where a payload is.
 pub(super) enum OutputPayload {
-    /// In the memory of its batch.
+    /// In the memory that came with its batch, at this range.
     Batch(Range<usize>),
-    /// On the host: a payload that the host has made, or contents that are stored.
+    /// A payload that the host has made, or contents that are stored.
     Host(Vec<u8>),
 }
 
@@ -41,7 +41,7 @@ impl OutputBlock {
     }
 }
 
-/// Encodes what a device leaves to the host.
+/// Encodes the blocks that a device leaves to the host.
 pub(super) struct HostEncoder<'a> {
     job: &'a CompressJob,
     engine: CpuEngine,
@@ -52,7 +52,7 @@ impl<'a> HostEncoder<'a> {
         Self { job, engine: CpuEngine::new() }
     }
 
-    /// The blocks `numbers`, of each of which the device has made this, if anything.
+    /// Completes blocks `numbers`. `encoded` is what the device made of each, if anything.
     pub(super) fn complete(
         &self,
         numbers: Range<u64>,
@@ -64,8 +64,8 @@ impl<'a> HostEncoder<'a> {
         (0..count).into_par_iter().map(block).collect()
     }
 
-    /// Block `number`, of which the device has `made` this. What it has stored, and what may be one repeated byte,
-    /// which has a method of its own, comes to the host.
+    /// Completes block `number`. `made` is what the device made of it, if anything. The host copies the contents if the
+    /// device stored them, or if they may be one repeated byte, which has a method of its own.
     pub(super) fn block(
         &self,
         number: u64,
@@ -111,7 +111,7 @@ impl<'a> HostEncoder<'a> {
     }
 }
 
-/// Whether a block with such a payload may be one repeated byte.
+/// Whether the payload is so short that the block may be one repeated byte.
 fn is_tiny(payload_len: usize, content_len: u32) -> bool {
     payload_len < content_len as usize / 256 + 1024
 }

@@ -1,4 +1,4 @@
-//! The encoder of a thread, and what checks its payloads.
+//! The encoder of a thread, and the decoder that checks its payloads.
 
 use std::ops::Range;
 
@@ -11,35 +11,35 @@ use crate::gpu::device::{BufferId, Device, DeviceError, HostMemory, Queue};
 use crate::gpu::model::plan::Shape;
 use crate::gpu::stages::pipelines;
 
-/// Pinned memory is made in multiples of this many bytes.
+/// Pinned memory is allocated in multiples of this many bytes.
 const PAGES: usize = 4 << 20;
 
-/// Encodes batches one after another. While one is being encoded, the payloads of the one before come to the host:
-/// batches use two outboxes in turns.
+/// Encodes batches one after another. While it encodes one, the payloads of the one before are copied to the host.
+/// Batches therefore use two outboxes in turn.
 pub(super) struct Coder<'d> {
     key: CoderKey,
     most: Lengths,
     encoder: Encoder<'d>,
     device: &'d dyn Device,
-    /// Copies from the outboxes.
+    /// Copies payloads from the outboxes.
     queue: Box<dyn Queue + 'd>,
-    /// Decodes copies of what is in the outboxes.
+    /// Decodes copies of the payloads, to check them.
     checker: Option<Decoder<'d>>,
     outboxes: [Outbox<'d>; 2],
-    /// The one for the batch that was started last.
+    /// The outbox of the batch that was started last.
     last: usize,
-    /// Idle memory for pieces of batches. It stays from one job to the next.
+    /// Idle memory for pieces of batches, kept between jobs.
     pub(super) pinned: Vec<HostMemory>,
 }
 
-/// The most blocks of a batch, and of a piece of it, which comes to the host at once.
+/// The most blocks of a batch, and of a piece: the part of a batch that is copied to the host at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lengths {
     pub(super) batch: u32,
     pub(super) piece: u32,
 }
 
-/// The blocks of a batch that have been encoded and are still to be fetched, and the number of their outbox.
+/// The encoded blocks of a batch that are left in an outbox, and the number of that outbox.
 pub(super) struct Encoded {
     blocks: Vec<EncodedBlock>,
     outbox: usize,
@@ -47,7 +47,7 @@ pub(super) struct Encoded {
 
 /// Blocks of a batch on the host.
 pub(super) struct FetchedPiece {
-    /// `None` where the device is wrong. Payloads lie at these offsets in `bytes`.
+    /// The blocks; `None` where the device got one wrong. Offsets of payloads count in `bytes`.
     pub(super) blocks: Vec<Option<EncodedBlock>>,
     pub(super) bytes: HostMemory,
 }
@@ -71,7 +71,7 @@ impl Drop for Outbox<'_> {
 }
 
 impl<'d> Coder<'d> {
-    /// A coder for up to so many blocks at once.
+    /// A coder for batches and pieces of up to `most` blocks.
     pub(super) fn new(
         core: &'d DeviceCore,
         key: CoderKey,
@@ -98,13 +98,12 @@ impl<'d> Coder<'d> {
         Ok(Self { key, most, encoder, device, queue, checker, outboxes, last, pinned })
     }
 
-    /// Whether it is made for this, and for at least so many blocks.
+    /// Whether the coder was made for `key` and for at least `most` blocks.
     pub(super) fn is_for(&self, key: &CoderKey, most: Lengths) -> bool {
         self.key == *key && self.most.batch >= most.batch && self.most.piece >= most.piece
     }
 
-    /// Starts to encode the blocks `numbers`. The payloads go to an outbox, from which the batch before the last has
-    /// been fetched.
+    /// Starts to encode blocks `numbers`. The payloads go to the other outbox, whose batch has been fetched.
     pub(super) fn start(
         &mut self,
         job: &CompressJob,
@@ -123,8 +122,8 @@ impl<'d> Coder<'d> {
         Ok(Encoded { blocks: self.encoder.wait()?, outbox: self.last })
     }
 
-    /// Takes the next blocks from a batch, whose contents have these lengths. Copies their payloads to pinned memory,
-    /// and has the device decode them, if it is to check.
+    /// Takes the next blocks of a batch; `lens` are the lengths of their contents. Copies their payloads to pinned
+    /// memory, and decodes them on the device if they are to be checked.
     pub(super) fn fetch(
         &mut self,
         Encoded { blocks, outbox }: &mut Encoded,
@@ -153,8 +152,8 @@ impl<'d> Coder<'d> {
         Ok(FetchedPiece { blocks: blocks.collect(), bytes })
     }
 
-    /// Decodes the payloads in an outbox. The host has `bytes`, which begin there at offset `from`. Returns for each
-    /// block whether it is right.
+    /// Decodes payloads in an outbox on the device. Returns for each block whether its payload is right. `bytes` is the
+    /// host's copy of the outbox from offset `from` on.
     fn check(
         &mut self,
         outbox: BufferId,

@@ -1,4 +1,4 @@
-//! The threads that encode. They stay from call to call, with their coders: making these takes as long as encoding a
+//! The threads that encode. They keep their coders between calls, because making a coder takes as long as encoding a
 //! gigabyte.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,15 +14,15 @@ use crate::gpu::device::{Device, DeviceError, budget_now};
 use crate::gpu::model::budget::{Batches, BlockCost, batches, one_batch};
 use crate::sync::Mutex;
 
-/// How many times as many threads encode as fill a device, if batches share it well.
+/// Where batches share a device well, this many times the threads that fill it encode.
 const MORE_SLOTS: u32 = 4;
 
-/// The most bytes of contents in a batch that shares a device with others. Batches that begin together end together,
-/// and the longer they are, the longer the host has nothing to write.
+/// The most bytes of contents in a batch that shares a device with others. Batches that begin together end together, so
+/// long batches leave the host with nothing to write for long.
 const SHORT: u32 = 32 << 20;
 
-/// A batch that has a device alone has at most so many times as many blocks as all batches together that would share
-/// it. A long batch keeps the device full for longer, so that less of it is idle at the end of each kernel.
+/// A batch that has a device alone may have this many times the blocks of all batches that would share it. The longer a
+/// batch is, the less of the device is idle at the ends of kernels.
 const LONGER: u64 = 2;
 
 /// The threads of a device, each with a coder.
@@ -34,25 +34,25 @@ pub(in crate::access::device) struct Encoders {
 #[derive(Default)]
 struct EncodersState {
     threads: Vec<Sender<EncodeTask>>,
-    /// What the coders that are kept were made for, and how much memory they take in all.
+    /// What the kept coders were made for, their batches, and the memory of all of them.
     kept: Option<(CoderKey, Batches, u64)>,
 }
 
-/// What a thread does for a job.
+/// The part of a job that one thread does.
 struct EncodeTask {
     job: Arc<CompressJob>,
     number: u64,
     outlet: Outlet,
-    /// Dropped when nothing refers to the contents any more.
+    /// Dropped when the thread no longer refers to the contents.
     _done: Sender<()>,
 }
 
-/// Tells when all tasks of a job have ended.
+/// Waits for the end of all tasks of a job.
 pub(super) struct Ended(Receiver<()>);
 
 impl Ended {
     pub(super) fn wait(self) {
-        // Nobody sends anything.
+        // Nothing is sent: this returns when all senders have been dropped.
         let _ = self.0.recv();
     }
 }
@@ -72,18 +72,18 @@ impl Encoders {
         drop(threads);
     }
 
-    /// How many blocks are encoded at once; `None` if not even one fits. What fitted the last time is kept.
+    /// The number and size of batches for `key`; `None` if not even one block fits. Keeps the last result.
     pub(super) fn fitting(&self, key: &CoderKey, cost: &BlockCost) -> Option<Batches> {
         let device = &self.core.device;
         let kept = self.lock().kept;
         if let Some((_, batches, _)) = kept.filter(|(last, ..)| last == key) {
             return Some(batches);
         }
-        // Those coders give way to the new ones.
+        // New coders take the memory of the kept ones.
         let held = kept.map_or(0, |(.., bytes)| bytes / 8 * 7);
         let budget = budget_now(device, None).saturating_add(held).min(self.core.budget());
         let limits = device.limits();
-        // They stay, so others get the rest.
+        // Coders stay in memory, so half of it is left for other uses.
         let half = budget.min(limits.memory / 2);
         let sized = |budget| match key.encodes_alone() {
             true => one_batch(limits, budget, cost, LONGER),
@@ -94,17 +94,18 @@ impl Encoders {
             return Some(most);
         }
         let Batches { slots, batch } = most;
-        // More threads with shorter batches: each has a batch that is encoded, while it fetches another, and little is
-        // left to fetch at the end.
+        // Uses more threads with shorter batches: each fetches one batch while the device encodes its next, and little
+        // is left to fetch at the end.
         let times = MORE_SLOTS.min(batch);
         let short = (SHORT / key.block_len).max(1);
         Some(Batches { slots: times * slots, batch: (batch / times).min(short) })
     }
 
-    /// Has `job` done by a thread for each outlet.
+    /// Gives `job` to one thread for each outlet.
     ///
     /// # Errors
-    /// Fails if the system has no thread to spare. The caller waits in any case: some may have begun.
+    /// Fails if the system has no threads to spare. The caller must wait in any case, because some threads may have
+    /// begun.
     pub(super) fn start(
         self: &Arc<Self>,
         job: &Arc<CompressJob>,
@@ -122,7 +123,7 @@ impl Encoders {
         (Ended(ended), Ok(()))
     }
 
-    /// Gives a coder's memory back.
+    /// Frees a coder's memory.
     fn release(&self, coder: &mut Option<Coder<'_>>) {
         self.lock().kept = None;
         *coder = None;
@@ -131,7 +132,7 @@ impl Encoders {
 }
 
 impl EncodersState {
-    /// Gives `task` to its thread, which is started if it is not there.
+    /// Gives `task` to its thread, which it starts if necessary.
     fn give(&mut self, encoders: &Arc<Encoders>, mut task: EncodeTask) -> Result<(), DeviceError> {
         let number = task.number as usize;
         if let Some(thread) = self.threads.get(number) {
@@ -152,7 +153,7 @@ impl EncodersState {
     }
 }
 
-/// Does tasks until the device is closed.
+/// Runs tasks until the device is closed.
 fn run(encoders: &Encoders, tasks: &Receiver<EncodeTask>) {
     let core = &*encoders.core;
     core.device.stay_on_thread();

@@ -1,4 +1,4 @@
-//! Contents of a buffer that the device compresses, and what a coder for them is made for.
+//! What a call compresses, and how it is divided into batches.
 
 use std::io;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::pipeline::engine::Coded;
 use crate::pipeline::statistics::Statistics;
 use crate::stream::{EncodeBasis, ReadAt};
 
-/// Bytes of a buffer of a device.
+/// Bytes in a buffer of a device.
 #[derive(Clone)]
 pub(super) struct DeviceContents {
     pub(super) buffer: Arc<BufferHandle>,
@@ -56,7 +56,7 @@ pub(super) struct CoderKey {
 }
 
 impl CoderKey {
-    /// What it takes to encode a block, its part of the second outbox included.
+    /// The cost of encoding a block, with its part of the second outbox.
     pub(super) fn encoding(&self, limits: &Limits) -> Result<BlockCost, PlanError> {
         let Self { recipe, block_len, .. } = *self;
         let encode = BlockCost::of(|shape| pipelines::encode(limits, &recipe, shape), block_len)?;
@@ -64,7 +64,7 @@ impl CoderKey {
         Ok(BlockCost { memory: encode.memory + outbox, ..encode })
     }
 
-    /// What it takes to check a block; `None` if none is to be.
+    /// The cost of checking a block; `None` if blocks are not checked.
     pub(super) fn checking(&self, limits: &Limits) -> Result<Option<BlockCost>, PlanError> {
         let Self { recipe, block_len, verifies } = *self;
         let decoding = pipelines::decoding(&recipe);
@@ -72,14 +72,14 @@ impl CoderKey {
         verifies.then(|| BlockCost::of(plan, block_len)).transpose()
     }
 
-    /// Whether the device is to have one batch at a time. Searches with many candidates keep all of it busy, and are
-    /// slower beside other kernels, which need the cache too. The others leave much of it idle, which other batches can
-    /// use.
+    /// Whether the device encodes one batch at a time. Searches with many candidates keep the whole device busy, and
+    /// are slower beside other kernels that use the cache. Other searches leave much of the device idle for other
+    /// batches.
     pub(super) fn encodes_alone(&self) -> bool {
         matches!(self.recipe.codec, Codec::Lz77(params) if params.search.has_many_candidates())
     }
 
-    /// Bytes of an outbox for `blocks` blocks: as many as an encoder has for their payloads.
+    /// Bytes of an outbox for `blocks` blocks: as many as an encoder needs for their payloads.
     pub(super) fn outbox_bytes(&self, limits: &Limits, blocks: u32) -> Result<u64, PlanError> {
         let Self { recipe, block_len, .. } = *self;
         let plan = pipelines::encode(limits, &recipe, Shape::new(blocks, block_len))?;
@@ -87,10 +87,10 @@ impl CoderKey {
     }
 }
 
-/// Bytes of contents of blocks that come to the host at once, if they are not checked.
+/// Bytes of contents of a piece, if blocks are not checked.
 const PIECE: u64 = 64 << 20;
 
-/// How many pieces are on the host at once: one that is copied there, and one that is written.
+/// Pieces on the host at once: one that is being copied there, and one that is being written.
 pub(super) const PIECES: u64 = 2;
 
 /// Contents that the device compresses.
@@ -100,22 +100,23 @@ pub(super) struct CompressJob {
     key: CoderKey,
     /// The method of blocks that the device encodes.
     method: Method,
-    /// What fits the device.
+    /// The batches that fit the device.
     fitting: Batches,
-    /// How many threads encode, and the most blocks of their batches.
+    /// The number of threads, and the most blocks of their batches.
     pub(super) slots: u32,
     pub(super) batch: u32,
-    /// The most blocks that come to the host at once.
+    /// The most blocks of a piece.
     pub(super) piece: u32,
     /// The device memory of all batches.
     memory: u64,
-    /// What follows the last whole word of the contents.
+    /// The bytes after the last whole word of the contents.
     pub(super) tail: Vec<u8>,
     pub(super) statistics: Option<Statistics>,
 }
 
 impl CompressJob {
-    /// `None` if the host is to compress these contents. `fitting` finds out what fits the device.
+    /// The job of compressing `contents` on the device; `None` if the host must do it. `fitting` returns the batches
+    /// that fit the device.
     pub(super) fn new(
         contents: &DeviceContents,
         core: &DeviceCore,
@@ -145,19 +146,20 @@ impl CompressJob {
         };
         let cost = checking.map_or(encoding, |checking| encoding.and(&checking));
         let Some(fitting) = fitting(&key, &cost) else { return Ok(None) };
-        // While a piece is written, it may be there twice more, if the host makes it anew.
+        // If the host encodes a piece again while it is written, the piece takes its memory twice more.
         let in_memory = options.memory / ((PIECES + 1) * u64::from(block_len));
         let slots = u64::from(fitting.slots).min(in_memory);
         if slots == 0 {
             return Ok(None);
         }
         let in_memory = in_memory / slots;
-        // The device checks whole batches: a few blocks would wait long beside the batch that it encodes.
+        // The device checks whole batches. A check of a few blocks would wait long beside the batch that is being
+        // encoded.
         let (longest, piece) = match options.verify {
             true => (in_memory, in_memory),
             false => (u64::MAX, (PIECE / u64::from(block_len)).max(1)),
         };
-        // Batches are equally long, and each thread has something to do.
+        // All batches have the same length, and every thread gets one.
         let blocks = contents.len.div_ceil(block_len.into());
         let rounds = blocks.div_ceil(slots * u64::from(fitting.batch).min(longest));
         let batch = blocks.div_ceil(slots * rounds);
@@ -186,7 +188,7 @@ impl CompressJob {
         }))
     }
 
-    /// What of the device is kept for the next job.
+    /// What the threads keep for the next job.
     pub(super) fn kept(&self) -> (CoderKey, Batches, u64) {
         (self.key, self.fitting, self.memory)
     }
@@ -214,7 +216,7 @@ impl CompressJob {
         self.blocks().div_ceil(self.batch.into())
     }
 
-    /// Bytes of contents of a batch of each thread.
+    /// Bytes of contents in one batch of every thread.
     pub(super) fn round(&self) -> u64 {
         u64::from(self.slots) * u64::from(self.batch) * u64::from(self.key.block_len)
     }
@@ -235,7 +237,7 @@ impl CompressJob {
         numbers.map(|number| self.block(number).1).collect()
     }
 
-    /// What the header of a block says that the device has `encoded`.
+    /// The header fields of a block that the device has `encoded`.
     pub(super) fn coded(&self, encoded: &EncodedBlock) -> Coded {
         let EncodedBlock { payload, payload_crc, content_crc } = *encoded;
         match payload {
@@ -248,7 +250,7 @@ impl CompressJob {
     }
 }
 
-/// The device has failed.
+/// The error of a device that has failed.
 pub(super) fn failed(error: DeviceError) -> Error {
     Error::Io(io::Error::other(error))
 }

@@ -1,16 +1,16 @@
-//! Compresses what lies in a buffer of a device, there.
+//! Compresses the contents of a device's buffer on the device.
 //!
 //! ```text
 //! the caller's buffer ─▶ contents ─▶ outbox ─▶ pinned host memory ─▶ output
 //!                    copy        encode    download            copy
 //! ```
 //!
-//! Threads (`encoders`) take batches of blocks in turns. If batches would slow each other down, there is one thread.
-//! Each has a batch encoded while it fetches the payloads of the one before, a piece at a time, and has them checked
-//! (`slot`, `coder`). The calling thread (`writing`) lays out one piece after another in the output (`sink`),
-//! and has all threads copy the payloads there. The bytes are those of [`compress`](crate::compress): what the device
-//! declines, or gets wrong, the host encodes (`blocks`). So it does everything if filters are to be chosen for each
-//! block, if blocks may have distant matches, and at level 9, which tries two codecs.
+//! Threads (`encoders`) take batches of blocks in turn. If batches would slow each other down, there is one thread.
+//! While the device encodes its next batch, each thread fetches the payloads of the one before, a piece at a time, and
+//! checks them (`slot`, `coder`). The calling thread (`writing`) lays out one piece after another in the output
+//! (`sink`), and all threads copy the payloads there. The output has the bytes of [`compress`](crate::compress): the
+//! host encodes blocks that the device declines or gets wrong (`blocks`). The host does everything if filters are
+//! chosen for each block, if blocks may have distant matches, and at level 9, which tries two codecs.
 
 mod blocks;
 mod coder;
@@ -39,20 +39,20 @@ use crate::stream::{Encoder as StreamEncoder, ReadAt};
 
 impl DeviceBuffer {
     /// Compresses `range` of the buffer, and writes the result to `writer`. Returns the number of bytes written. They
-    /// are those that [`compress`](crate::compress) makes of these contents.
+    /// are the bytes that [`compress`](crate::compress) returns for these contents.
     ///
-    /// The device encodes, and decodes again to check unless [`Options::verify`] says otherwise. What it does not do,
-    /// the CPU does as the options say: blocks that it gets wrong, everything at level 9, with
-    /// [`Filter::Auto`](crate::Filter::Auto), [`Options::long_distance`] and [`Options::rsyncable`], contents of a
-    /// single block, and a range that does not begin at a multiple of 4 bytes.
+    /// The device encodes the blocks, and decodes them again to check them unless [`Options::verify`] is off. The CPU
+    /// encodes blocks that the device gets wrong. It does everything at level 9, with
+    /// [`Filter::Auto`](crate::Filter::Auto), [`Options::long_distance`] or [`Options::rsyncable`], for contents of a
+    /// single block, and for a range that does not begin at a multiple of 4 bytes.
     ///
-    /// The threads that do this, and what they hold of the device's memory, stay for the next call until they have been
-    /// [idle](crate::access::DeviceMemoryOptions::idle) for a while. They hold up to half of the device's memory, or
-    /// what a single block takes.
+    /// The threads and their device memory stay for the next call until they have been
+    /// [idle](crate::access::DeviceMemoryOptions::idle) for a while. They take up to half of the device's memory, or
+    /// what a single block needs.
     ///
     /// # Errors
-    /// [`Error::InvalidRange`], the errors of [`compress`](crate::compress) and of writing. An [`Error::Io`] whose
-    /// source is a [`DeviceError`](crate::gpu::device::DeviceError) if the contents cannot be read.
+    /// [`Error::InvalidRange`], the errors of [`compress`](crate::compress) and of writing. If the contents cannot be
+    /// read, an [`Error::Io`] whose source is a [`DeviceError`](crate::gpu::device::DeviceError).
     ///
     /// ```
     /// use pz::access::DeviceMemory;
@@ -72,8 +72,8 @@ impl DeviceBuffer {
         self.compress(range, StreamSink::new(writer), options)
     }
 
-    /// The same as [`DeviceBuffer::compress_to`], to memory, which several threads fill at once. Returns how many bytes
-    /// there are. If they do not fit, `room` may then contain anything.
+    /// Like [`DeviceBuffer::compress_to`], but into memory, which several threads fill at once. Returns the number of
+    /// compressed bytes. If it is more than `room` has, `room` holds unspecified bytes.
     ///
     /// # Errors
     /// Those of [`DeviceBuffer::compress_to`].
@@ -132,7 +132,7 @@ impl DeviceBuffer {
     }
 }
 
-/// Has the device's threads encode, and writes what they have encoded.
+/// Starts the device's threads on a job, and writes what they encode.
 fn by_device(
     job: CompressJob,
     core: &DeviceCore,

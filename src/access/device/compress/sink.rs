@@ -10,21 +10,21 @@ use crate::error::Error;
 
 /// A destination of compressed bytes.
 pub(super) trait Sink {
-    /// Memory for the next `len` bytes, or for as many as there is room for. It may hold anything.
+    /// Memory for the next `len` bytes, or for as many as there is room for. Its bytes are unspecified.
     fn room(&mut self, len: usize) -> Result<&mut [u8], Error>;
 
-    /// The next `len` bytes have been written to [`Self::room`].
+    /// Called when the next `len` bytes have been written to [`Self::room`].
     fn advance(&mut self, len: usize) -> io::Result<()>;
 
-    /// Prepares some of the next `len` bytes, if they take long to write to the first time. Returns whether it did
-    /// anything.
+    /// Touches some of the memory for the next `len` bytes, if the first write to it is slow. Returns whether there was
+    /// any.
     fn touch(&mut self, len: usize) -> bool;
 
-    /// What takes the little that the host compresses.
+    /// A writer for bytes that the host alone compresses.
     fn writer(&mut self) -> &mut impl Write;
 }
 
-/// A writer, which gets one batch after another.
+/// A writer that gets one batch after another.
 pub(super) struct StreamSink<W> {
     writer: W,
     batch: Vec<u8>,
@@ -60,15 +60,15 @@ impl<W: Write> Sink for StreamSink<W> {
     }
 }
 
-/// The caller's memory. What does not fit is dropped.
+/// The caller's memory. Bytes that do not fit are dropped.
 pub(super) struct RoomSink<'a> {
-    /// What is left of it.
+    /// The rest of the memory.
     left: &'a mut [u8],
-    /// How much of that has been touched.
+    /// How many bytes of the rest have been touched.
     touched: usize,
 }
 
-/// Bytes that are touched at once, by all threads.
+/// Bytes that all threads touch at once.
 const TOUCHED: usize = 32 << 20;
 /// The shortest pages of a system.
 const PAGE: usize = 4 << 10;
@@ -93,8 +93,8 @@ impl Sink for RoomSink<'_> {
         Ok(())
     }
 
-    /// The system gives memory, and clears it, when it is first written to. With one thread that takes longer than a
-    /// device takes to make payloads.
+    /// The system provides and clears memory on the first write. With one thread, that takes longer than a device takes
+    /// to encode.
     fn touch(&mut self, len: usize) -> bool {
         let end = len.min(self.left.len()).min(self.touched + TOUCHED);
         let Some(next) = self.left.get_mut(self.touched..end).filter(|next| !next.is_empty())

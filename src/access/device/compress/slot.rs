@@ -12,7 +12,7 @@ use crate::gpu::coder::CoderError;
 use crate::gpu::device::HostMemory;
 use crate::pipeline::gpu_engine::AfterError;
 
-/// Brings the batches of a thread to the device and back, one after another:
+/// Sends the batches of a thread to the device and fetches them, one after another:
 ///
 /// ```text
 /// left ─▶ encoding ─▶ encoded ─▶ host, piece by piece
@@ -25,23 +25,23 @@ pub(super) struct EncoderSlot<'a> {
     encoding: Option<Range<u64>>,
     /// Those that have been encoded, and are still on the device.
     encoded: Option<(Range<u64>, Encoded)>,
-    /// The most blocks at once; 0 when the device is not to be used any more.
+    /// The most blocks at once; 0 when the device is no longer used.
     most: u32,
 }
 
-/// What has become of some blocks.
+/// The next blocks of a thread, encoded or left to the host.
 pub(super) struct Made {
     pub(super) numbers: Range<u64>,
-    /// `None` if the device has made nothing of them.
+    /// The encoded blocks; `None` if the device left all to the host.
     pub(super) piece: Option<FetchedPiece>,
-    /// When their thread began to wait for them.
+    /// When the thread began to wait for them.
     pub(super) begun: Instant,
 }
 
 /// The ends of a thread's channels.
 pub(super) struct Outlet {
     pub(super) made: Sender<Made>,
-    /// The memory of pieces that have been written.
+    /// Returns the memory of pieces that have been written.
     pub(super) written: Receiver<HostMemory>,
 }
 
@@ -54,7 +54,7 @@ impl<'a> EncoderSlot<'a> {
         Self { job, left, encoding: None, encoded: None, most: job.batch }
     }
 
-    /// Encodes all batches, unless nobody waits for them any more.
+    /// Encodes all batches, until the receiver is gone.
     pub(super) fn run<'d>(
         mut self,
         core: &'d DeviceCore,
@@ -67,7 +67,7 @@ impl<'a> EncoderSlot<'a> {
             if outlet.made.send(made).is_err() {
                 break;
             }
-            // By now the device is busy with the next batch.
+            // The device is busy with the next batch, so there is time to wait.
             if away == PIECES {
                 take_back(coder, outlet);
                 away -= 1;
@@ -76,14 +76,14 @@ impl<'a> EncoderSlot<'a> {
         for _ in 0..away {
             take_back(coder, outlet);
         }
-        // The device is not to read the contents any more.
+        // The device must not read the contents after this returns.
         if self.encoding.is_some() && coder.as_mut().is_some_and(|coder| coder.wait().is_err()) {
             *coder = None;
         }
     }
 
-    /// What has become of the next blocks; `None` after the last. The device encodes those after them meanwhile. All
-    /// blocks of which the device makes nothing are left to the host.
+    /// Returns the next blocks, while the device encodes those after them; `None` after the last. Blocks that the
+    /// device cannot encode are left to the host.
     fn next<'d>(&mut self, core: &'d DeviceCore, coder: &mut Option<Coder<'d>>) -> Option<Made> {
         let begun = Instant::now();
         loop {
@@ -102,8 +102,8 @@ impl<'a> EncoderSlot<'a> {
         }
     }
 
-    /// Fetches the next piece of what has been encoded. If there is none, waits for the batch that is being encoded,
-    /// and starts the next.
+    /// Fetches the next piece of the encoded batch. If there is none, waits for the batch that is being encoded, and
+    /// starts the next one.
     fn advance<'d>(
         &mut self,
         core: &'d DeviceCore,
@@ -112,7 +112,7 @@ impl<'a> EncoderSlot<'a> {
         let key = self.job.key();
         let most = Lengths { batch: self.most, piece: self.job.piece.min(self.most) };
         let unfit = coder.take_if(|coder| !coder.is_for(&key, most));
-        // Its memory is needed for the next.
+        // The next coder needs its memory.
         drop(unfit);
         let coder = match coder {
             Some(coder) => coder,
@@ -138,7 +138,7 @@ impl<'a> EncoderSlot<'a> {
         Ok(None)
     }
 
-    /// Up to `most` blocks that are left.
+    /// Takes up to `most` of the blocks that are left.
     fn take(&mut self, most: u32) -> Option<Range<u64>> {
         let Range { start, end } = self.left.pop_front()?;
         let cut = end.min(start + u64::from(most));
@@ -148,8 +148,8 @@ impl<'a> EncoderSlot<'a> {
         Some(start..cut)
     }
 
-    /// After an error: what is being encoded is encoded again, by fewer blocks at once if there was too little memory,
-    /// or else by the host.
+    /// After an error, puts the blocks of both batches back. If the device ran out of memory, batches have half as many
+    /// blocks from now on; otherwise the host encodes the rest.
     fn start_over(&mut self, core: &DeviceCore, coder: &mut Option<Coder<'_>>, error: &CoderError) {
         let encoded = self.encoded.take().map(|(numbers, _)| numbers);
         for numbers in [self.encoding.take(), encoded].into_iter().flatten() {

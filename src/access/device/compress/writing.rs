@@ -1,4 +1,4 @@
-//! Brings encoded blocks to the output, in order.
+//! Writes encoded blocks to the output, in order.
 
 use std::array;
 use std::io::Write;
@@ -17,26 +17,26 @@ use crate::gpu::device::HostMemory;
 use crate::process::PerProcess;
 use crate::stream::FrameWriter;
 
-/// Bytes that a thread copies before it takes others: a batch has few payloads, of different lengths.
+/// Bytes that a thread copies at a time. Whole payloads would not divide well: a batch has few, of different lengths.
 const PIECE: usize = 256 << 10;
 
-/// Bytes whose checksum is computed while they are in the nearest cache.
+/// Bytes that are checked and copied at a time, so that they stay in the nearest cache.
 const NEAR: usize = 16 << 10;
 
-/// Where each payload of a batch goes, and what stands around the payloads.
+/// The place of each payload of a batch, and the bytes between the payloads.
 pub(super) struct BatchLayout {
-    /// What writes the next batch.
+    /// The state of the frame writer after this batch.
     pub(super) frames: FrameWriter,
     /// Headers, indices and footers.
     around: Vec<u8>,
-    /// How much of that comes before each payload.
+    /// How many of those bytes come before each payload.
     before: Vec<usize>,
     /// Bytes in all.
     pub(super) len: usize,
 }
 
 impl BatchLayout {
-    /// The layout of `blocks` after what `frames` has written. The frame ends with them if they `are_last`.
+    /// The layout of `blocks` after the bytes that `frames` has written. If they `are_last`, the frame ends after them.
     pub(super) fn new(
         frames: &FrameWriter,
         blocks: &[OutputBlock],
@@ -57,8 +57,8 @@ impl BatchLayout {
         Ok(Self { frames, around, before, len })
     }
 
-    /// Writes to `room` what stands around the payloads of `blocks`, and returns each payload's place. Places are
-    /// shorter than their payloads, or empty, if there is less room than the layout needs.
+    /// Writes the bytes between the payloads of `blocks` to `room`, and returns the place of each payload. If `room` is
+    /// too short, places are shorter than their payloads, or empty.
     pub(super) fn places<'r>(
         &self,
         room: &'r mut [u8],
@@ -88,21 +88,21 @@ impl BatchLayout {
     }
 }
 
-/// The calling thread's part.
+/// The calling thread's part of a job.
 pub(super) struct Writing<'a, S> {
     job: &'a CompressJob,
     core: &'a DeviceCore,
     sink: &'a mut S,
     frames: FrameWriter,
     host: HostEncoder<'a>,
-    /// Bytes of contents that have been written, and what they took.
+    /// Bytes of contents written so far, and their compressed bytes.
     done: (u64, u64),
 }
 
 /// The ends of a thread's channels on the side of the calling thread.
 pub(super) struct Inlet {
     pub(super) made: Receiver<Made>,
-    /// The memory of pieces that have been written.
+    /// Returns the memory of pieces that have been written.
     pub(super) written: Sender<HostMemory>,
 }
 
@@ -112,7 +112,7 @@ impl<'a, S: Sink> Writing<'a, S> {
         Self { job, core, sink, frames, host: HostEncoder::new(job), done: (0, 0) }
     }
 
-    /// Writes what comes from the threads, which take turns. Returns the number of bytes.
+    /// Writes the batches of all threads in turn. Returns the number of bytes.
     pub(super) fn run(mut self, inlets: &[Inlet]) -> Result<u64, Error> {
         let turns = inlets.iter().cycle().take(self.job.batches() as usize);
         for Inlet { made, written } in turns {
@@ -121,7 +121,7 @@ impl<'a, S: Sink> Writing<'a, S> {
                 let made = self.next(made)?;
                 has_ended = self.job.ends_batch(made.numbers.end);
                 let memory = self.piece(made)?;
-                // Without a receiver, nothing comes after it.
+                // A thread without a receiver has ended.
                 memory.map(|memory| written.send(memory));
             }
         }
@@ -130,7 +130,7 @@ impl<'a, S: Sink> Writing<'a, S> {
         Ok(self.frames.written())
     }
 
-    /// What a thread has made. While it is not there yet, memory is prepared that payloads will go to.
+    /// Receives the next blocks of a thread. While it waits, touches memory that later payloads go to.
     fn next(&mut self, made: &Receiver<Made>) -> Result<Made, Error> {
         loop {
             match made.try_recv() {
@@ -144,15 +144,15 @@ impl<'a, S: Sink> Writing<'a, S> {
         }
     }
 
-    /// About how many bytes the next batch of each thread takes in the output.
+    /// The expected compressed length of the next batch of every thread.
     fn expected(&self) -> usize {
         let (contents, written) = if self.done.0 > 0 { self.done } else { (4, 1) };
         let next = self.job.round().min(self.job.contents.len - self.done.0);
         (u128::from(next) * u128::from(written) / u128::from(contents)) as usize
     }
 
-    /// Writes blocks. Those of which the device has made nothing, or nothing that arrives right, are encoded by the
-    /// host. Returns the memory that they have come in.
+    /// Writes blocks, and returns the memory of their payloads. The host encodes blocks that the device left, and those
+    /// whose payloads arrive wrong.
     fn piece(&mut self, Made { numbers, piece, begun }: Made) -> Result<Option<HostMemory>, Error> {
         let encoded = piece.as_ref().map_or(&[][..], |piece| &piece.blocks);
         let count = numbers.end - numbers.start;
@@ -191,8 +191,8 @@ impl<'a, S: Sink> Writing<'a, S> {
     }
 }
 
-/// Copies payloads to their places, those of a device from `bytes`. Returns the indices of those that are not what the
-/// device has made.
+/// Copies payloads to their places; those of a device are in `bytes`. Returns the indices of payloads whose checksums
+/// are wrong.
 fn fill(places: Vec<&mut [u8]>, blocks: &[OutputBlock], bytes: &[u8]) -> Vec<usize> {
     let pieces = places.into_iter().zip(blocks).enumerate().flat_map(|(at, (to, block))| {
         let from = match &block.payload {
@@ -200,7 +200,7 @@ fn fill(places: Vec<&mut [u8]>, blocks: &[OutputBlock], bytes: &[u8]) -> Vec<usi
             OutputPayload::Batch(range) => &bytes[range.clone()],
         };
         let mut to = to;
-        // Whole pieces follow what is left over.
+        // The remainder comes first, so that all other pieces are whole.
         let (rest, whole) = from.split_at(from.len() % PIECE);
         [rest].into_iter().chain(whole.chunks(PIECE)).map(move |from| {
             let all = std::mem::take(&mut to);
@@ -220,7 +220,7 @@ fn fill(places: Vec<&mut [u8]>, blocks: &[OutputBlock], bytes: &[u8]) -> Vec<usi
     (0..blocks.len()).filter(is_wrong).collect()
 }
 
-/// Copies what there is room for. Returns the CRC-32C of `from`.
+/// Copies as much of `from` as `to` has room for. Returns the CRC-32C of `from`.
 fn copy(to: &mut [u8], from: &[u8]) -> u32 {
     let (mut crc, mut to) = (0, to);
     for near in from.chunks(NEAR) {
@@ -232,8 +232,9 @@ fn copy(to: &mut [u8], from: &[u8]) -> u32 {
     crc
 }
 
-/// What a CRC-32C becomes when [`PIECE`] zeros follow, as a part of the CRC-32C of what follows in their place. It is
-/// linear, so that it is the sum of what becomes of each bit, which the general way takes microseconds to find.
+/// Shifts a CRC-32C over [`PIECE`] further bytes. The sum of the result and the CRC-32C of these bytes is that of both
+/// parts together. The shift is linear, so a table of the 32 single bits replaces the general function, which takes
+/// microseconds.
 fn before_piece(crc: u32) -> u32 {
     static OF_BITS: PerProcess<[u32; 32]> = PerProcess::new();
     let of_bits = OF_BITS.get_or_init(|| array::from_fn(|bit| crc32c_combine(1 << bit, 0, PIECE)));

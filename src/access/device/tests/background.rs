@@ -1,4 +1,4 @@
-//! Reads that nobody waits for.
+//! Reads in the background.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::gpu::tests::testing::each_static_device;
 
 type ReadOutcome = Result<(), ArchiveError>;
 
-/// Begins reads of ranges to the same places of a buffer, and returns what becomes of them, by their numbers.
+/// Reads ranges to the same offsets of a buffer, and returns the outcome of each.
 fn read_all(archive: &Archive, buffer: &DeviceBuffer, ranges: &[Range<u64>]) -> Vec<ReadOutcome> {
     let (done, is_done) = mpsc::channel();
     let read = |(number, range): (usize, &Range<u64>)| {
@@ -45,7 +45,7 @@ fn each_read_ends_once_and_has_its_bytes() {
         let memory = memory_of(device);
         for (_, archive) in [archive_of(packed.clone()), local_archive_of(packed.clone())] {
             let buffer = memory.allocate(len).unwrap();
-            // Several for most blocks, some of several blocks, and one of none.
+            // Most blocks have several ranges, some ranges have several blocks, and one range is empty.
             let step = 7_001;
             let mut ranges: Vec<_> =
                 (0..len).step_by(step).map(|at| at..len.min(at + step as u64)).collect();
@@ -102,7 +102,7 @@ fn what_cannot_be_read_is_said_to_each() {
     });
 }
 
-/// What has begun goes on when the archive and the memory are dropped.
+/// Reads go on after the archive and the memory are dropped.
 #[test]
 fn reads_end_after_their_archive() {
     let contents = contents(400_000);

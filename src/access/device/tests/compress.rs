@@ -124,7 +124,7 @@ fn faults_end_in_the_right_bytes() {
             let mut found = Vec::new();
             match buffer.compress_to(0..buffer.len(), &mut found, &options(1)) {
                 Ok(_) if found == expected => {}
-                // The contents themselves may have come to the host wrong: then all of them are.
+                // The host may have received wrong contents, and then compresses those.
                 Ok(_) => {
                     let restored = decompress(&found, &DecodeOptions::new()).unwrap();
                     assert!(matches!(fault, Fault::LongReads(_) | Fault::Read(_)), "{fault:?}");
@@ -174,7 +174,7 @@ fn what_is_kept_serves_other_calls() {
     each_static_device(|device| {
         let memory = memory_of(device);
         let buffer = buffer_of(&memory, 0, &contents);
-        // Longer, shorter, and otherwise encoded than the call before.
+        // Each call has other contents or another level than the one before.
         for (level, len) in [(1, 200_000), (1, 700_001), (1, 140_000), (2, 700_001), (1, 300_000)] {
             let range = &contents[..len];
             let expected = crate::compress(range, &options(level)).unwrap();

@@ -40,17 +40,17 @@ fn damage_is_named_and_elsewhere_all_is_well() {
         let error = archive.read_into(0..300_000, &mut buffer).unwrap_err();
         assert!(matches!(error, ArchiveError::Source(_)), "{error}");
         source.fails.store(false, Ordering::Relaxed);
-        // Loads of the read that failed may still be on their way, and whoever needs their blocks shares their error.
+        // Loads of the failed read may still run, and a read that needs their blocks shares their error.
         wait_until(|| archive.read_into(0..300_000, &mut buffer).is_ok());
         check(&archive, &memory, &contents, (0..300_000, 0));
-        // What came from a source that is not local is cached, compressed.
+        // Compressed blocks of a source that is not local are cached.
         source.fails.store(true, Ordering::Relaxed);
         check(&archive, &memory, &contents, (0..300_000, 0));
         assert!(archive.statistics().payloads.hits > 0);
     });
 }
 
-/// The header of a block can still be read, and its payload no more.
+/// A file can become so short that the header of a block is readable but its payload is not.
 #[test]
 fn files_that_become_shorter_lose_only_what_is_gone() {
     each_static_device(|device| {
@@ -60,7 +60,7 @@ fn files_that_become_shorter_lose_only_what_is_gone() {
         let (source, archive) = local_archive_of(packed);
         check(&archive, &memory, &contents, (0..300_000, 0));
         let whole = source.bytes.len();
-        // Bytes that do not compress are stored in the middle of the file.
+        // Bytes that do not compress are stored, in the middle of the file.
         source.end.store(whole / 2, Ordering::Relaxed);
         let mut buffer = memory.allocate(300_000).unwrap();
         let error = archive.read_into(0..300_000, &mut buffer).unwrap_err();
@@ -98,7 +98,7 @@ fn reads_that_are_given_up_write_nothing_later() {
             let error = archive.read(&mut [read], &ReadOptions::new().cancel(&token)).unwrap_err();
             assert!(matches!(error, ArchiveError::Cancelled), "{error}");
         });
-        // Blocks of the reads above still come, and nobody wants them.
+        // Blocks of the reads above are still loaded, though no read wants them.
         source.is_held.store(false, Ordering::Relaxed);
         check(&archive, &memory, &contents, (0..300_000, 0));
         let mut found = vec![0; 300_000];
@@ -119,7 +119,7 @@ fn a_lack_of_memory_makes_batches_smaller() {
             check(&archive, &memory, &contents, (0..600_000, 0));
             assert!(device.most_used() <= most);
         }
-        // No memory at all, besides that of the result.
+        // No memory at all except for the result.
         let device = faulty(device, Fault::MemoryAbove(620_000));
         let memory = memory_of(Arc::clone(&device));
         let mut buffer = memory.allocate(600_000).unwrap();
@@ -137,7 +137,7 @@ fn faults_end_in_right_bytes_or_errors() {
     every_fault_ends_well(&packed, &ArchiveOptions::new(), &contents);
 }
 
-/// Whatever call fails, a read of all that `packed` holds ends with the right bytes or an error, and nothing leaks.
+/// Whatever call fails, a read of the whole archive ends with the right bytes or an error, and nothing leaks.
 pub(super) fn every_fault_ends_well(packed: &[u8], options: &ArchiveOptions, contents: &[u8]) {
     let len = contents.len();
     each_static_device(|device| {
@@ -152,12 +152,12 @@ pub(super) fn every_fault_ends_well(packed: &[u8], options: &ArchiveOptions, con
                 let mut found = vec![0; len];
                 let copied = buffer.copy_to_host(0, &mut found);
                 copied.map_err(|error| error.to_string())?;
-                // A wrong bit on the way of a move's place is not found.
+                // Nothing detects a wrong bit in the destination of a move.
                 assert!(found == contents || matches!(fault, Fault::Write(_)), "{fault:?}");
                 Ok::<(), String>(())
             })();
             drop((archive, memory));
-            // The workers end soon.
+            // The workers end soon after.
             wait_until(|| Arc::strong_count(&device) == 1);
             assert_eq!(device.live(), 0, "{fault:?}: bytes that were not freed");
             (outcome, device)
@@ -171,8 +171,7 @@ pub(super) fn every_fault_ends_well(packed: &[u8], options: &ArchiveOptions, con
             }
         }
         assert!(failed > 3);
-        // Wrong payloads are found by their checksums, and the CPU does those blocks. A wrong move stays within the
-        // buffer.
+        // Checksums find wrong payloads, and the CPU decodes those blocks. A wrong move stays within the buffer.
         let (_, writes) = whole.copies();
         for fault in (0..writes).step_by(5).map(Fault::Write) {
             let _ = read(fault);

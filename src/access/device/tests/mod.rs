@@ -37,9 +37,9 @@ use crate::test_data::{mixture, noise};
 #[derive(Default)]
 struct Watched {
     bytes: Vec<u8>,
-    /// Whether it passes for a local file.
+    /// Whether the source claims to be local.
     is_local: bool,
-    /// Reads that end behind this byte fail, if it is not 0.
+    /// Reads beyond this byte fail, unless it is 0.
     end: AtomicUsize,
     is_held: AtomicBool,
     fails: AtomicBool,

@@ -46,7 +46,7 @@ fn devices_undo_what_modules_did() {
     });
 }
 
-/// Frames with modules, without, with others, and with the first ones again, one after another.
+/// Frames with modules, without modules, with other modules, and with the first modules again.
 #[test]
 fn frames_of_an_archive_have_modules_of_their_own() {
     let contents = contents(500_000);

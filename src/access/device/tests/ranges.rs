@@ -138,7 +138,7 @@ fn copies_are_buffers_of_their_own() {
     each_static_device(|device| check(memory_of(device)));
 }
 
-/// A buffer that the caller has made with the interface's own calls.
+/// A buffer that the caller has made with the driver's own calls.
 #[test]
 fn buffers_of_callers_are_destinations() {
     each_static_device(|device| {
@@ -158,7 +158,7 @@ fn buffers_of_callers_are_destinations() {
         assert!(found == contents[7..150_007]);
         device.free(id);
 
-        // What is of no interface of this device.
+        // Handles of another kind than the device's.
         let null = std::ptr::null_mut();
         let is_opencl = device.limits().api == Api::OpenCl;
         for memory in [memory, DeviceMemory::host()] {
@@ -166,7 +166,7 @@ fn buffers_of_callers_are_destinations() {
                 true => (NativeStream::Cuda(null), NativeBuffer::Cuda { address: 7, bytes: 3 }),
                 false => (NativeStream::OpenCl(null), NativeBuffer::OpenCl(null)),
             };
-            // SAFETY: they are refused for their kind.
+            // SAFETY: the device refuses them because of their kind.
             let (waited, imported) = unsafe { (memory.wait_for(stream), memory.import(native)) };
             assert!(matches!(waited, Err(DeviceError::Unsupported(_))), "{waited:?}");
             assert!(matches!(imported, Err(DeviceError::Unsupported(_))), "{imported:?}");
@@ -203,8 +203,7 @@ fn several_destinations_at_once() {
         found.resize(two.len() as usize, 0);
         two.copy_to_host(0, &mut found).unwrap();
         assert!(found == contents[100_000..300_001] && host == contents[499_000..]);
-        // The blocks of a batch are asked for together, each once, so that the source can bring those that touch at
-        // once.
+        // One call asks for all blocks of a batch, each once, so that the source can join neighbours.
         let (parts, reads) = (&source.parts, &source.reads);
         let (parts, reads) = (parts.load(Ordering::Relaxed), reads.load(Ordering::Relaxed));
         assert!(parts <= 9 && reads <= 4, "{parts} parts in {reads} reads");

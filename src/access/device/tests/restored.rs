@@ -11,7 +11,7 @@ use crate::gpu::tests::testing::each_static_device;
 use crate::test_data::noise;
 use crate::{Level, Options, Pipeline};
 
-/// Contents of which blocks repeat earlier ones, the block before, and several others.
+/// Contents whose blocks copy from the block before, from earlier ones, and from several.
 fn repeating() -> Vec<u8> {
     let part = contents(300_000);
     let mut pieces = Vec::new();
@@ -22,7 +22,7 @@ fn repeating() -> Vec<u8> {
     [&part[..], &part[..200_000], &noise(5, 50_000, 9), &pieces, &part].concat()
 }
 
-/// What an archive of `contents` is made with, and whether every device decodes all its blocks.
+/// The options of an archive, and whether every device decodes all its blocks.
 fn kinds() -> Vec<(Options, bool)> {
     let base = Options::new().block_size(1 << 16).long_distance(1 << 20);
     let level = |number| base.clone().level(Level::new(number).unwrap());
@@ -32,7 +32,7 @@ fn kinds() -> Vec<(Options, bool)> {
         (base.clone().pipeline(Pipeline::Fse), true),
         (base.clone().pipeline(Pipeline::Store), true),
         (base.clone().pipeline(Pipeline::Bwt), false),
-        // Finds what a block repeats of itself, too.
+        // Also finds matches within a block.
         (level(9), false),
         (level(9).block_size(1 << 20), false),
     ]
@@ -91,8 +91,8 @@ fn one_block_repeats_many() {
     });
 }
 
-/// Damage in a list, in own bytes, in a block that others repeat; and a block that is not what its checksum says,
-/// though all that it consists of is.
+/// Damage in a list, in own bytes, and in a block that others copy from; and a block with a wrong checksum whose
+/// sources are right.
 #[test]
 fn damage_is_named() {
     let contents = repeating();
@@ -118,7 +118,7 @@ fn damage_is_named() {
         (flipped(payload), header.number),
         (flipped(payload + list_len), header.number),
         (flipped(payload + list_len + 40), header.number),
-        // The first block, which it repeats.
+        // The first block, which the last one copies from.
         (flipped(headers(&packed)[0].0 + 200), 0),
         (resealed(wrong), header.number),
     ] {

@@ -57,7 +57,7 @@ fn idle_memory_is_given_back() {
     });
 }
 
-/// Slots take what the costs of kernels predict, and no more than the limit.
+/// Slots take the memory that the costs of kernels predict, and no more than the limit.
 #[test]
 fn memory_is_what_costs_predict() {
     each_device(|device| {
@@ -87,7 +87,7 @@ fn memory_is_what_costs_predict() {
     });
 }
 
-/// Plain blocks come in few long batches where kernels of several batches do not run beside each other.
+/// A device that runs the kernels of one batch at a time gets few long batches of plain blocks.
 #[test]
 fn a_device_with_one_queue_gets_few_long_batches() {
     each_device(|device| {
@@ -106,7 +106,7 @@ fn a_device_with_one_queue_gets_few_long_batches() {
     });
 }
 
-/// What has been prepared reads as before, and whatever is wrong with an archive is said when it is read.
+/// Reads after the preparation return the right bytes. Damage is reported by reads, not by the preparation.
 #[test]
 fn workers_are_prepared_for_an_archive() {
     let contents = contents(700_000);
@@ -134,8 +134,8 @@ fn workers_are_prepared_for_an_archive() {
     }
 }
 
-/// Reads that come before the preparation are refused. Afterwards idle workers keep what they have, and the CPU decodes
-/// blocks whose programs are not loaded.
+/// Reads before the preparation are refused. After it, idle workers keep their memory, and the CPU decodes blocks whose
+/// kernels are not loaded.
 #[test]
 fn nothing_is_made_after_the_preparation() {
     let contents = contents(700_000);

@@ -1,4 +1,4 @@
-//! What a server says of its answer, and whether to believe it.
+//! Parses what a server says of its answer, and checks it.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::access::sources::SourceErrorKind;
 
 /// Why a request failed.
 pub(super) enum Failed {
-    /// The same request may succeed later; the server may have said after which time.
+    /// The same request may succeed later, after the time that the server named, if it named one.
     Retry(String, Option<Duration>),
     /// Asking again is useless.
     Final(SourceErrorKind, String),
 }
 
-/// Which version of a file a server sent, as far as it says.
+/// The version of a file, as far as the server reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Version {
     tag: Option<String>,
@@ -29,19 +29,19 @@ impl Version {
         Self { tag: text("ETag"), modified: text("Last-Modified") }
     }
 
-    /// The tag, if only a file of the very same bytes has it.
+    /// The tag, if it is strong: only files with the same bytes have the same one.
     pub(super) fn strong_tag(&self) -> Option<&str> {
         self.tag.as_deref().filter(|tag| tag.starts_with('"'))
     }
 
-    /// Whether the response is of another version.
+    /// Whether `now` is another version.
     pub(super) fn differs(&self, response: &Response<Body>) -> bool {
         self.differs_from(&Self::of(response))
     }
 
-    /// Equal strong tags settle it, whatever the dates are: servers of one file behind a balancer may each have their
-    /// own. Tags differ if they do without the mark of weakness, because some servers set it on some answers only;
-    /// checksums of blocks tell the rest. What one of both does not say does not count.
+    /// Equal strong tags mean the same version, whatever the dates are: servers behind a balancer may each have their
+    /// own dates. Compares tags without the mark of weakness, because some servers set it only on some answers; the
+    /// checksums of blocks find other changes. A tag or date that one of both lacks does not count.
     fn differs_from(&self, now: &Self) -> bool {
         let differ = |before: Option<&str>, now: Option<&str>| {
             before.zip(now).is_some_and(|(before, now)| before != now)
@@ -72,7 +72,7 @@ pub(super) fn content_range(response: &Response<Body>) -> Result<(Range<u64>, u6
     found.ok_or_else(|| protocol("the server did not say which part of the file it sent"))
 }
 
-/// The length of a file of which the server has no such range.
+/// The length of a file that the server reports when it has no such range.
 pub(super) fn unsatisfied_len(response: &Response<Body>) -> Option<u64> {
     header(response, "Content-Range")?.trim().strip_prefix("bytes */")?.parse().ok()
 }
@@ -86,7 +86,7 @@ fn parse_content_range(text: &str) -> Option<(Range<u64>, u64)> {
     (first <= last && last < len).then(|| (first..last + 1, len))
 }
 
-/// Refuses a body that is not the file's own bytes.
+/// Refuses a body that is encoded.
 pub(super) fn check_encoding(response: &Response<Body>) -> Result<(), Failed> {
     match header(response, "Content-Encoding") {
         None | Some("" | "identity") => Ok(()),
@@ -98,7 +98,7 @@ fn protocol(what: &str) -> Failed {
     Failed::Final(SourceErrorKind::Protocol, what.into())
 }
 
-/// Checks that the server sent the range asked for, or its beginning.
+/// Checks that the server sent the wanted range, or its beginning.
 pub(super) fn check_range(wanted: &Range<u64>, found: &Range<u64>) -> Result<(), Failed> {
     if found.start == wanted.start && found.end <= wanted.end {
         return Ok(());
@@ -114,7 +114,7 @@ pub(super) fn changed() -> Failed {
     Failed::Final(SourceErrorKind::Changed, "changed while it was being read".into())
 }
 
-/// The failure for a status that brings no bytes.
+/// The failure for a status without bytes of the file.
 pub(super) fn refusal(response: &Response<Body>) -> Failed {
     let status = response.status();
     let reason = status.canonical_reason().unwrap_or("unknown status");

@@ -1,4 +1,4 @@
-//! Sends requests, and takes what arrives.
+//! Sends requests, and receives the answers.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -23,11 +23,11 @@ use crate::process::PerProcess;
 pub(in crate::access::sources) enum HttpTarget {
     /// A file on a web server.
     Url(Url),
-    /// An object, for which requests are signed.
+    /// An object, with signed requests.
     S3(s3::Object),
 }
 
-/// Asks one server for one file.
+/// Sends the requests for one file.
 pub(super) struct Client {
     uri: String,
     target: HttpTarget,
@@ -39,7 +39,7 @@ pub(super) struct Client {
 /// The most redirects of one request.
 const MAX_REDIRECTS: u32 = 5;
 
-/// All sources of a process share one agent, and so the open connections to their servers.
+/// All sources of a process share one agent, and with it the open connections.
 fn agent() -> &'static Agent {
     static AGENT: PerProcess<Agent> = PerProcess::new();
     AGENT.get_or_init(|| {
@@ -50,7 +50,7 @@ fn agent() -> &'static Agent {
             .max_redirects(MAX_REDIRECTS)
             .max_idle_connections_per_host(8)
             .user_agent(concat!("pz/", env!("CARGO_PKG_VERSION")))
-            // A compressed answer would have other offsets.
+            // Offsets would not fit a compressed answer.
             .accept_encoding("identity")
             .build();
         Agent::with_parts(config, ToProxies::default(), DefaultResolver::default())
@@ -93,7 +93,7 @@ impl Client {
         }
     }
 
-    /// Calls `work`, which asks for `bytes` bytes, until it succeeds or trying again is of no use.
+    /// Calls `work`, which requests `bytes` bytes, until it succeeds, fails for good, or no retries are left.
     pub(super) fn repeat<T>(
         &self,
         bytes: u64,
@@ -120,8 +120,7 @@ impl Client {
         }
     }
 
-    /// Asks for a range of the file, or for the whole of it, in the time that is left. `version` is the one that the
-    /// file must have.
+    /// Requests a range of the file, or the whole file, within the time that is left. The file must have `version`.
     pub(super) fn request(
         &self,
         range: Option<Range<u64>>,
@@ -140,7 +139,7 @@ impl Client {
         let config = agent().get(&url.text).config().proxy(proxy);
         let config = match self.target {
             HttpTarget::Url(_) => config,
-            // A signature is for one host, and not for another to see.
+            // A signature is for one host. No other host may see it.
             HttpTarget::S3(_) => config.max_redirects(0).max_redirects_will_error(false),
         };
         let mut request = config
@@ -169,7 +168,7 @@ impl Client {
         (self.options.time_limit / 3).max(Duration::from_millis(1))
     }
 
-    /// Takes the next missing bytes of `run` from the response, which has `range`.
+    /// Receives the next missing bytes of `run` from the response, which holds `range`.
     pub(super) fn receive(
         &self,
         run: &mut RequestRun<'_>,
@@ -191,7 +190,7 @@ impl Client {
             }
             received => received,
         };
-        // At the end of the body the connection is free for the next request.
+        // A connection can be used again only after the end of the body has been read.
         let outcome = received.and_then(|()| body.read(&mut [0]));
         match outcome {
             Ok(0) => Ok(()),
@@ -203,7 +202,7 @@ impl Client {
         }
     }
 
-    /// Takes a whole file of at most `limit` bytes from the response.
+    /// Receives a whole file of at most `limit` bytes.
     pub(super) fn receive_whole(
         &self,
         response: &mut Response<Body>,
@@ -239,7 +238,7 @@ impl Client {
         }
     }
 
-    /// What an error of the HTTP library means.
+    /// Classifies an error of the HTTP library.
     fn failed(&self, error: ureq::Error) -> Failed {
         use SourceErrorKind::{InvalidUri, Protocol};
         let retry = |what: &str| Failed::Retry(what.into(), None);
@@ -285,7 +284,7 @@ impl Client {
     }
 }
 
-/// An error's message, on one line whatever a server put into it.
+/// An error's message on one line, whatever the server sent.
 fn one_line(error: &dyn std::error::Error) -> String {
     in_one_line(&error.to_string())
 }

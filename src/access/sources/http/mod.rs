@@ -1,7 +1,7 @@
 //! Files on HTTP servers.
 //!
-//! Opening a file is one request for its first bytes. The answer tells whether the server can serve parts of the file,
-//! how long the file is, and which version of it this is; each later answer must agree.
+//! Opening a file takes one request for its first bytes. The answer shows whether the server can serve parts of the
+//! file, how long the file is, and its version. Each later answer must agree.
 
 mod answer;
 mod client;
@@ -32,15 +32,15 @@ struct HttpSource {
     client: Client,
     len: u64,
     version: Version,
-    /// The first bytes, which came when it was opened.
+    /// The first bytes, from the first request.
     head: Vec<u8>,
 }
 
-/// What the first request has shown.
+/// The result of the first request.
 enum Opened {
-    /// The server can serve parts.
+    /// The server can serve parts of the file.
     Parts { len: u64, version: Version, head: Vec<u8> },
-    /// It cannot, and the file has so many bytes, if it says how many.
+    /// The server cannot serve parts. The length of the file, if the server reports it.
     WholeOnly(Option<u64>),
 }
 
@@ -76,7 +76,7 @@ fn first_request(client: &Client, tries: &Tries) -> Result<Opened, Failed> {
     match response.status().as_u16() {
         206 => {}
         200 => return Ok(Opened::WholeOnly(answer::content_length(&response))),
-        // Only an empty file has no first bytes.
+        // An empty file has no first bytes.
         416 if answer::unsatisfied_len(&response).is_none_or(|len| len == 0) => {
             return Ok(Opened::WholeOnly(Some(0)));
         }
@@ -94,7 +94,7 @@ fn first_request(client: &Client, tries: &Tries) -> Result<Opened, Failed> {
     Ok(Opened::Parts { len, version, head })
 }
 
-/// Reads the whole file, which may have `limit` bytes.
+/// Reads the whole file, which may have at most `limit` bytes.
 fn whole(client: &Client, tries: &Tries, limit: u64) -> Result<Vec<u8>, Failed> {
     let mut response = client.request(None, None, tries)?;
     match response.status().as_u16() {
@@ -111,7 +111,7 @@ impl HttpSource {
         let Range { start, end } = run.missing();
         let mut start = start;
         self.client.repeat(end - start, |tries| {
-            // A server may send less than it was asked for.
+            // A server may send less than was requested.
             while !run.missing().is_empty() {
                 let outcome = self.read_once(run, tries);
                 let arrived = run.missing().start;
@@ -147,13 +147,13 @@ impl HttpSource {
         self.client.receive(run, &mut response, &range)
     }
 
-    /// Reads all runs, several at once, each over a connection of its own.
+    /// Reads all runs, several at once, each over its own connection.
     fn read_runs(&self, mut runs: Vec<RequestRun<'_>>) -> Result<(), SourceError> {
         let helpers = self.client.connections().min(runs.len()).saturating_sub(1);
         if helpers == 0 {
             return runs.iter_mut().try_for_each(|run| self.read_run(run));
         }
-        // The first error ends the work: no run is begun after it.
+        // No run begins after the first error.
         let shared = Mutex::new((runs.into_iter(), Ok(())));
         let lock = || shared.lock();
         let work = || {
@@ -173,7 +173,7 @@ impl HttpSource {
         };
         thread::scope(|scope| {
             for _ in 0..helpers {
-                // Without a thread, the others do its work.
+                // If a thread cannot start, the others do its work.
                 let _ = thread::Builder::new().name("pz read".into()).spawn_scoped(scope, work);
             }
             work();

@@ -1,8 +1,9 @@
-//! Proxies that the environment names, as other tools read it: `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`.
+//! Finds proxies in the environment variables that other tools read: `http_proxy`, `https_proxy`, `all_proxy` and
+//! `no_proxy`.
 //!
-//! A proxy is asked for an `http://` URL as a whole (RFC 9112, section 3.2.2), and only for `https://` to connect to
-//! the server: many permit `CONNECT` to port 443 alone. ureq always connects, so [`ToProxies`] goes to the proxy in its
-//! place, and puts the whole URL into the first line of each request.
+//! A request through a proxy names the whole URL for `http://` (RFC 9112, section 3.2.2), and uses `CONNECT` only for
+//! `https://`, because many proxies permit `CONNECT` only to port 443. ureq always uses `CONNECT`. So [`ToProxies`]
+//! connects to the proxy instead, and puts the whole URL into the first line of each request.
 
 use std::{env, io};
 
@@ -20,14 +21,14 @@ use crate::access::sources::uri::Url;
 /// The proxy for a URL, if there is one.
 ///
 /// # Errors
-/// Says why the one that is named cannot be used.
+/// A message that explains why the named proxy cannot be used.
 pub(super) fn of(url: &Url) -> Result<Option<Proxy>, String> {
     let is_secure = url.text.starts_with("https:");
     let names = match is_secure {
         true => ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"],
         false => ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"],
     };
-    // In programs that a web server starts, HTTP_PROXY is what a client's header says.
+    // In programs that a web server starts, HTTP_PROXY holds a client's header.
     let is_safe = |name: &str| name != "HTTP_PROXY" || env::var_os("REQUEST_METHOD").is_none();
     let value = |name| Some((name, env::var(name).ok().filter(|value| !value.is_empty())?));
     let named = names.into_iter().filter(|name| is_safe(name)).find_map(value);
@@ -35,7 +36,7 @@ pub(super) fn of(url: &Url) -> Result<Option<Proxy>, String> {
     let proxy =
         Proxy::new(&proxy).map_err(|_| format!("the environment's {name} names no proxy"))?;
     let is_http = matches!(proxy.protocol(), ProxyProtocol::Http | ProxyProtocol::Https);
-    // Only what ureq reads of the environment itself knows no_proxy.
+    // Only a proxy that ureq itself reads from the environment respects no_proxy.
     let is_exempt = |own: Proxy| url.text.parse::<Uri>().is_ok_and(|uri| own.is_no_proxy(&uri));
     match Proxy::try_from_env().is_some_and(is_exempt) {
         true => Ok(None),
@@ -44,14 +45,14 @@ pub(super) fn of(url: &Url) -> Result<Option<Proxy>, String> {
     }
 }
 
-/// Whether a host is this machine, which no proxy reaches.
+/// Whether a host is this machine. Proxies cannot reach it.
 fn is_loopback(host: &str) -> bool {
     host.starts_with("127.")
         || host.starts_with("[::1]")
         || host.split(':').next().is_some_and(|name| name.eq_ignore_ascii_case("localhost"))
 }
 
-/// The value of a header that shows a user's name and password.
+/// The value of an authorization header with a user's name and password.
 pub(super) fn basic(login: &[u8]) -> String {
     format!("Basic {}", BASE64_STANDARD.encode(login))
 }
@@ -97,7 +98,7 @@ impl Connector for ToProxies {
     }
 }
 
-/// A connection to a proxy, for requests to one server, whose URLs it gets as a whole.
+/// A connection to a proxy, for requests to one server. It gets whole URLs.
 #[derive(Debug)]
 struct Whole {
     transport: Box<dyn Transport>,
@@ -129,8 +130,8 @@ impl Transport for Whole {
 }
 
 /// Puts `origin` before the path of the request whose head is the first `amount` bytes of `output`, and `login` after
-/// its first line. Returns the new length; `None` if there is no room. ureq makes the head of a request in one piece,
-/// and a request for a file has nothing else.
+/// its first line. Returns the new length; `None` if there is no room. ureq writes the head of a request in one piece,
+/// and a request for a file has no body.
 fn with_origin(output: &mut [u8], amount: usize, origin: &str, login: &str) -> Option<usize> {
     let insert = |output: &mut [u8], amount: usize, at: usize, text: &str| {
         let end = amount + text.len();

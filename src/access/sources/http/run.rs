@@ -1,4 +1,4 @@
-//! Which parts of a file one request reads.
+//! Groups parts of a file into requests.
 
 use std::io::{self, Read};
 
@@ -17,12 +17,12 @@ pub(super) struct RequestRun<'a> {
     end: u64,
 }
 
-/// The most bytes of a request for several parts: one that fails costs little, and several go side by side.
+/// The most bytes of a request for several parts. A failed request then costs little, and several can run at once.
 const MAX_RUN: u64 = 8 << 20;
-/// Bytes between two parts that are read along with them at least: a request of its own takes as many for its headers.
+/// A gap of up to this many bytes never separates two parts, because the headers of another request would take as many.
 const FREE_GAP: u64 = 512;
-/// Bytes that are wanted for each one between parts that is read along with them. So those that nobody wants are at
-/// most a sixteenth.
+/// A longer gap joins two parts only if both have this many times its bytes. At most a sixteenth of the bytes are then
+/// read in vain.
 const WANTED_PER_GAP: u64 = 16;
 
 impl<'a> RequestRun<'a> {
@@ -51,21 +51,22 @@ impl<'a> RequestRun<'a> {
     fn takes(&self, part: &Part<'_>) -> bool {
         let Some(gap) = part.offset.checked_sub(self.end) else { return false };
         let len = part.end() - self.position;
-        // The last part and this one pay for what lies between them, so that each gap is paid for.
+        // Each gap must be small against the two parts around it.
         let last = self.parts.last().map_or(0, |last| last.buffer.len());
         let wanted = last.min(part.buffer.len()) as u64;
         len <= MAX_RUN && (gap <= FREE_GAP || gap <= wanted / WANTED_PER_GAP)
     }
 
-    /// The bytes that are still to arrive.
+    /// The range that has not arrived yet.
     pub(super) fn missing(&self) -> std::ops::Range<u64> {
         self.position..self.end
     }
 
-    /// Takes bytes from `body`, which continues where the last one ended, until all have arrived.
+    /// Receives bytes from `body`, which continues where the last body ended, until all have arrived.
     ///
     /// # Errors
-    /// Those of reading, and [`io::ErrorKind::UnexpectedEof`] if the body is too short. What arrived before is kept.
+    /// The errors of reading, and [`io::ErrorKind::UnexpectedEof`] if the body is too short. Bytes that arrived before
+    /// are kept.
     pub(super) fn receive(&mut self, body: &mut impl Read) -> io::Result<()> {
         let mut unwanted = [0; 4096];
         while let Some(part) = self.parts.get_mut(self.next) {
