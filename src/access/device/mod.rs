@@ -18,7 +18,7 @@
 //!   the other. So few threads suffice, and few wait for each other in the driver. A worker that has to wait for the
 //!   device reads payloads for other workers (`payload`).
 //! - `slot_batch` is a batch, and the outcomes of its blocks. `restore` assembles blocks with distant matches on the
-//!   device, from own bytes of blocks, some of which stay there (`kept`).
+//!   device, from own bytes of blocks, some of which stay in the memory of `core`.
 //!
 //! The device checks its results against the same checksums as the CPU. The CPU decodes each block that the device
 //! declines or gets wrong, uploads it, and reports the fault of a damaged block.
@@ -26,7 +26,6 @@
 mod compress;
 mod core;
 mod decoder_slot;
-mod kept;
 mod memory;
 mod payload;
 mod restore;

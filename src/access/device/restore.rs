@@ -2,7 +2,7 @@
 //!
 //! Such a block is assembled from pieces of its own bytes and of the own bytes of earlier blocks. A slot decodes these
 //! sources, and moves the pieces to the contents of another decoder. That decoder computes the checksums and moves the
-//! parts that are wanted. Own bytes stay in device memory while there is room (`kept`), because nearby blocks often
+//! parts that are wanted. Own bytes stay in device memory while there is room (in `core`), because nearby blocks often
 //! copy from the same ones.
 
 use std::collections::HashMap;

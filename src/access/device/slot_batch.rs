@@ -3,8 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::core::{BatchKind, DecoderKey};
-use super::kept::{KeptSources, OwnBytes, SourceId};
+use super::core::{BatchKind, DecoderKey, KeptSources, OwnBytes, SourceId};
 use crate::access::sources::SourceError;
 use crate::format::BlockHeader;
 use crate::gpu::coder::{DecodedBlock, MovedPart, Origin};
