@@ -12,8 +12,8 @@ use super::queue::QueueLimits;
 use super::reader::Archive;
 use super::shared::ArchiveShared;
 use crate::access::device::{
-    BeginBatch, BufferHandle, BufferPlace, CompleteBatch, DecoderSlot, DeviceBuffer, DeviceMemory,
-    Requests, TakenBatch, Workers,
+    BeginBatch, BufferHandle, BufferPlace, CompleteBatch, DecoderSlot, DeviceMemory, Requests,
+    TakenBatch, Workers,
 };
 use crate::gpu::device::DeviceError;
 
@@ -81,14 +81,15 @@ impl Archive {
         let layout = &shared.loader.layout;
         let bytes = layout.len().min(queue.max_batch as u64 * layout.max_block_size());
         let scratch = memory.allocate(bytes).map_err(|error| queue.device_error(error))?;
-        let on = Arc::clone(workers);
+        let BufferPlace::Device { buffer, .. } = &scratch.place else { return Ok(()) };
+        let (buffer, on) = (Arc::clone(buffer), Arc::clone(workers));
         let prepare = move |slot: &mut DecoderSlot<'_>| {
             // A queue that only this worker takes blocks from.
             let queue = Arc::new(DeviceQueue::new(&on, &shared.loader.layout));
             slot.prepare(&queue.tasks, queue.block_len, queue.kind)?;
             // Batches with other numbers of blocks compile other kernels.
             let mut count = 1;
-            while shared.bring_first(&queue, count, slot, &scratch)? {
+            while shared.bring_first(&queue, count, slot, &buffer)? {
                 count = (2 * count).min(queue.max_batch);
             }
             Ok(())
@@ -191,21 +192,20 @@ impl ArchiveShared {
         }
     }
 
-    /// Decodes the first `count` blocks to the beginning of `scratch`. Returns whether the archive has more blocks and
+    /// Decodes the first `count` blocks to the beginning of `buffer`. Returns whether the archive has more blocks and
     /// a batch may have more.
     fn bring_first(
         self: &Arc<Self>,
         queue: &Arc<DeviceQueue>,
         count: usize,
         slot: &mut DecoderSlot<'_>,
-        scratch: &DeviceBuffer,
+        buffer: &Arc<BufferHandle>,
     ) -> Result<bool, DeviceError> {
-        let BufferPlace::Device { buffer, start } = &scratch.place else { return Ok(false) };
         let claim = Claim(Completion::new(None));
         let mut placements = self.loader.layout.placements(0..self.loader.layout.len(), 0);
         let mut queued = queue.lock();
         for placement in placements.by_ref().take(count) {
-            let waiter = DeviceWaiter::new(placement, buffer, *start, &claim.0);
+            let waiter = DeviceWaiter::new(placement, buffer, 0, &claim.0);
             queued.want(waiter.block, Priority::High, Some(waiter));
         }
         let limits =
