@@ -150,7 +150,7 @@ impl DeviceCore {
             0 => cores.clamp(2, most),
             workers => workers,
         };
-        // What is prepared for a kernel that runs is prepared once for each worker.
+        // With a kernel running, each worker prepares a single slot.
         let depth = if options.only_prepared { 1 } else { DEPTH };
         let pool = Arc::new(Pool::new(Arc::clone(&device)));
         let to_keep = if options.only_prepared { 0 } else { budget / KEPT };

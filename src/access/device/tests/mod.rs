@@ -7,7 +7,7 @@
 //! | `faults` | damaged archives, reads that are given up, and devices that fail |
 //! | `modules` | archives whose frames have modules |
 //! | `workers` | what the threads of a device take, keep and prepare |
-//! | `background` | reads that nobody waits for |
+//! | `background` | reads in the background |
 //! | `compress` | contents of a device's memory, compressed there |
 
 mod background;
