@@ -37,7 +37,7 @@ pub(crate) use tests::validate;
 use super::VisibleMemory;
 use super::deadline::Deadline;
 use super::program_cache::Cache;
-use super::{Api, BufferId, Device, DeviceError, Dispatch, Limits, NativeBuffer, Queue};
+use super::{Api, BufferId, Device, DeviceError, Dispatch, Kind, Limits, NativeBuffer, Queue};
 use crate::gpu::model::plan::Plan;
 use crate::sync::Mutex;
 use program::{Pipeline, Programs};
@@ -65,6 +65,8 @@ pub struct WebGpuDevice {
     lost: Arc<AtomicBool>,
     /// Whether work has timed out. The device is then never waited for again.
     hung: AtomicBool,
+    /// Held during each poll of a software device, whose waits are short and often time out (see [`twice`]).
+    polling: Mutex<()>,
     buffers: Arc<Mutex<BufferMap>>,
     next_buffer: AtomicU64,
     programs: Programs,
@@ -115,6 +117,7 @@ impl WebGpuDevice {
             max_immediates: granted.max_immediate_size,
             lost,
             hung: AtomicBool::new(false),
+            polling: Mutex::default(),
             buffers: Arc::default(),
             next_buffer: AtomicU64::new(1),
             programs: Programs::new(cache),
@@ -212,19 +215,29 @@ impl WebGpuDevice {
 
     fn poll(&self, how: wgpu::PollType) -> Result<(), DeviceError> {
         self.alive()?;
-        // wgpu panics if the device is lost during a wait.
-        let polled = catch_unwind(AssertUnwindSafe(|| self.device.poll(how)));
-        if polled.is_err() {
+        let is_software = self.limits.kind == Kind::Software;
+        let turn = is_software.then(|| self.polling.lock());
+        let polled = twice(|| self.device.poll(how.clone()));
+        drop(turn);
+        if polled.is_none() {
             self.lost.store(true, Ordering::Release);
         }
         self.alive()?;
         match polled {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(wgpu::PollError::Timeout)) => Err(DeviceError::TimedOut),
-            Ok(Err(error)) => Err(DeviceError::Failed(error.to_string())),
-            Err(_) => Err(DeviceError::Lost),
+            Some(Ok(_)) => Ok(()),
+            Some(Err(wgpu::PollError::Timeout)) => Err(DeviceError::TimedOut),
+            Some(Err(error)) => Err(DeviceError::Failed(error.to_string())),
+            None => Err(DeviceError::Lost),
         }
     }
+}
+
+/// The result of `poll`, which may panic once.
+///
+/// wgpu panics if the device is lost during a wait: then each poll panics. It also panics if a wait times out just before
+/// another thread's poll finds that all work has ended: then the next poll succeeds.
+fn twice<T>(mut poll: impl FnMut() -> T) -> Option<T> {
+    (0..2).find_map(|_| catch_unwind(AssertUnwindSafe(&mut poll)).ok())
 }
 
 /// The usages of our buffers.

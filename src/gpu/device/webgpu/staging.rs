@@ -149,12 +149,31 @@ impl Uploads {
     /// Maps the buffers again once the submitted commands have ended. Call this after submitting them.
     pub(super) fn recall(&mut self) {
         for buffer in self.full.drain(..) {
-            let (sender, again) = (self.sender.clone(), buffer.clone());
+            let recalled = Recalled { sender: self.sender.clone(), mapped: None };
+            let again = buffer.clone();
             buffer.map_async(wgpu::MapMode::Write, .., move |result| {
-                // If the queue is gone, so is the buffer.
-                let _ = sender.send(result.ok().map(|()| again));
+                recalled.send(result.ok().map(|()| again));
             });
         }
+    }
+}
+
+/// Sends a buffer back once it is mapped, and `None` if wgpu fails to map it or drops the callback.
+struct Recalled {
+    sender: Sender<Option<wgpu::Buffer>>,
+    mapped: Option<wgpu::Buffer>,
+}
+
+impl Recalled {
+    fn send(mut self, mapped: Option<wgpu::Buffer>) {
+        self.mapped = mapped;
+    }
+}
+
+impl Drop for Recalled {
+    fn drop(&mut self) {
+        // If the queue is gone, so is the buffer.
+        let _ = self.sender.send(self.mapped.take());
     }
 }
 
@@ -210,7 +229,8 @@ impl Download {
         let is_mapped = loop {
             match mapped.recv_timeout(Duration::from_millis(20)) {
                 Ok(is_mapped) => break is_mapped,
-                Err(RecvTimeoutError::Disconnected) => break false,
+                // wgpu has dropped the callback: the mapping itself tells whether it exists.
+                Err(RecvTimeoutError::Disconnected) => break true,
                 Err(RecvTimeoutError::Timeout) => device.wait(None, until)?,
             }
         };

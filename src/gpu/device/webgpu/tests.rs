@@ -194,3 +194,18 @@ fn programs_are_kept() {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }
+
+#[test]
+fn a_device_is_lost_at_the_second_panic() {
+    let mut polls = 0;
+    let mut after = |panics| {
+        polls = 0;
+        let poll = || {
+            polls += 1;
+            assert!(polls > panics, "as wgpu does in a race");
+            polls
+        };
+        super::twice(poll)
+    };
+    assert_eq!([0, 1, 2].map(&mut after), [Some(1), Some(2), None]);
+}
