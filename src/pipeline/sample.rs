@@ -236,6 +236,16 @@ impl Encoded<'_> {
         jobs.iter().filter(|job| job.coded.is_some()).count()
     }
 
+    /// Encodes the first block with `engine`: whether the payload is the same; `None` if the engine does not do it.
+    pub(crate) fn encodes_alike(&self, engine: &dyn Engine, recipe: &Recipe) -> Option<bool> {
+        let block = self.0.first()?;
+        let mut payload = Vec::new();
+        let mut job = EncodeJob::new(block.contents, 0, &mut payload);
+        engine.encode(recipe, std::slice::from_mut(&mut job));
+        let coded = job.coded?;
+        Some(coded.method == block.coded.method && payload == block.payload)
+    }
+
     /// Decodes `count` blocks with `engine`; returns how many it did.
     pub(crate) fn decode(&self, engine: &dyn Engine, count: usize) -> usize {
         let blocks = self.first(count);

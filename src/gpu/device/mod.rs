@@ -313,6 +313,12 @@ pub trait Device: Send + Sync {
         Ok(None)
     }
 
+    /// Whether a driver compiles its kernels, whose compiler may be wrong.
+    #[doc(hidden)]
+    fn has_driver(&self) -> bool {
+        false
+    }
+
     /// Prepares this thread, one of pz's own, for many calls to the device.
     #[doc(hidden)]
     fn stay_on_thread(&self) {}
@@ -384,6 +390,10 @@ macro_rules! device_through {
 
             fn bell(&self, counter: BufferId) -> Result<Option<Box<dyn Bell>>, DeviceError> {
                 (**self).bell(counter)
+            }
+
+            fn has_driver(&self) -> bool {
+                (**self).has_driver()
             }
 
             fn stay_on_thread(&self) {

@@ -218,6 +218,10 @@ impl<D: Device> Device for Pool<D> {
         self.device.bell(counter)
     }
 
+    fn has_driver(&self) -> bool {
+        self.device.has_driver()
+    }
+
     fn stay_on_thread(&self) {
         self.device.stay_on_thread();
     }

@@ -7,6 +7,7 @@
 
 mod attempt;
 mod batch_limit;
+mod known;
 mod smallest;
 
 use std::sync::OnceLock;

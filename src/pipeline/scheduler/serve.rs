@@ -126,6 +126,11 @@ impl<T: Task> Shared<T> {
         let begun = Instant::now();
         let statistics = accelerator.statistics.as_ref();
         let verifies = matches!(accelerator.work, BlockTask::Encode { verify: true, .. });
+        // What it allocates stays in the pool, for the engines below.
+        let checked = GpuEngine::new(device, shape, verifies, None).check_known(&accelerator.work);
+        if let Err(why) = checked {
+            return accelerator.is_idle(&why);
+        }
         let engine = |_| GpuEngine::new(device, shape, verifies, statistics);
         let engines: Vec<_> = (0..batches.slots).map(engine).collect();
         accelerator.join(&batches);

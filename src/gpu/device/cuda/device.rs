@@ -120,6 +120,10 @@ impl Device for CudaDevice {
         &self.shared.driver.limits
     }
 
+    fn has_driver(&self) -> bool {
+        true
+    }
+
     fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
         if bytes == 0 || !bytes.is_multiple_of(4) {
             return Err(DeviceError::Failed(format!("a buffer of {bytes} bytes")));

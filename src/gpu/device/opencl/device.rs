@@ -164,6 +164,10 @@ impl Device for OpenClDevice {
         &self.shared.driver.limits
     }
 
+    fn has_driver(&self) -> bool {
+        true
+    }
+
     fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
         let error = |code| failure_for("clCreateBuffer", code, bytes);
         if bytes == 0 || !bytes.is_multiple_of(4) {

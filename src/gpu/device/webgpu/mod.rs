@@ -250,6 +250,10 @@ impl Device for WebGpuDevice {
         &self.limits
     }
 
+    fn has_driver(&self) -> bool {
+        true
+    }
+
     fn allocate(&self, bytes: u64) -> Result<BufferId, DeviceError> {
         if bytes > self.limits.max_buffer {
             return Err(DeviceError::OutOfMemory { bytes });
