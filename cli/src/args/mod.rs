@@ -401,6 +401,9 @@ pub struct Recover {
     /// Overwrite an existing output
     #[arg(short, long)]
     pub force: bool,
+    /// Write long runs of zeros in what is saved, which otherwise become holes of a regular file
+    #[arg(long)]
+    pub no_sparse: bool,
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,

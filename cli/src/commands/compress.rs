@@ -88,7 +88,12 @@ fn encode(source: &mut Source, output: &mut Output, options: Options) -> Result<
         Some(len) => options.content_size(len),
         None => options,
     };
-    let mut encoder = Encoder::new(output, &options)?;
+    let mut encoder = Encoder::new(output, &options).map_err(|error| match error {
+        error @ pz::Error::LimitMemory { .. } => Failure::environment(format!(
+            "{error}; smaller blocks (-b) or a lower level need less, and -M raises the limit"
+        )),
+        error => error.into(),
+    })?;
     match source.places(false) {
         Some((places, len)) => encoder.read_range(&places, 0..len)?,
         None => {

@@ -1,7 +1,7 @@
 //! `pz module`
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use pz::gpu::module::{self as on_device, RunError};
@@ -18,6 +18,7 @@ use crate::session::Session;
 use crate::settings;
 use crate::sizes::Size;
 use crate::source::Input;
+use crate::standard;
 use crate::table::{self, JsonName};
 use crate::trust::{self, List};
 
@@ -200,10 +201,19 @@ fn open_outputs(args: &Run) -> Result<[Option<Output>; 2], Failure> {
     let mut claims = Claims::new([&input], args.input.as_slice());
     let mut open = |path: &Option<PathBuf>| {
         let Some(path) = path else { return Ok(None) };
+        if standard::is_output(path) {
+            claims.check_standard_output(&input)?;
+            return Output::stdout(false).map(Some);
+        }
         claims.take(path, &input)?;
         Output::create(path, output::existing(args.force, true), None).map(Some)
     };
     Ok([open(&args.output)?, open(&args.picture)?])
+}
+
+/// Prints to standard error, because a file goes to standard output.
+fn print_aside(text: &str) -> Result<(), Failure> {
+    Ok(io::stderr().write_all(text.as_bytes())?)
 }
 
 /// Writes an output and gives it its name.
@@ -246,16 +256,25 @@ fn execute(args: &Run) -> Result<(), Failure> {
         let what = format!("{} takes {wanted} arguments, and {given} were given", args.entry);
         return Err(Failure::environment(what));
     }
+    let to_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(standard::is_output);
+    let print = match [&args.output, &args.picture].map(to_stdout) {
+        [false, false] => table::print,
+        [true, true] => {
+            let what = "both -o and --picture go to standard output";
+            return Err(Failure::environment(what));
+        }
+        _ => print_aside,
+    };
     let [output, picture] = open_outputs(args)?;
     let (width, height) = args.size.unwrap_or((0, 0));
     let lanes = args.lanes.unwrap_or_else(|| (width * height).max(1));
     let ran = run_lanes(args, &entry, lanes)?;
     if let Some(ty) = entry.result() {
-        table::print(&results(&ran.results, ty))?;
+        print(&results(&ran.results, ty))?;
     }
     if !ran.state.is_empty() {
         let words: Vec<_> = ran.state.iter().map(u32::to_string).collect();
-        table::print(&format!("state: {}\n", words.join(" ")))?;
+        print(&format!("state: {}\n", words.join(" ")))?;
     }
     if let Some(output) = output {
         write(output, &ran.output)?;

@@ -56,7 +56,9 @@ fn one(
             Output::create(path, existing, source.metadata())?
         }
     };
-    output.leave_holes();
+    if !args.no_sparse {
+        output.leave_holes();
+    }
     let outcome = save(&mut source, &mut output, args, options);
     let has_changed = source.change() == Change::Contents;
     if has_changed && outcome.is_err() {

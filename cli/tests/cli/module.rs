@@ -99,6 +99,11 @@ fn run_prints_results_on_every_device() {
         let files = ["--input", "in", "-o", "out", "-f"];
         assert_eq!(run(&[&["windows.wasm"][..], &arguments, &files].concat()), "", "{device}");
         assert!(folder.read("out").iter().zip(&input).all(|(out, byte)| *out == !byte), "{device}");
+        // An output on standard output is alone there.
+        let on = ["--input", "in", "-o", "-", "--state", "1", "--device", &device];
+        let ran = folder.pz(&[&["module", "run", "windows.wasm"], &arguments[..], &on].concat());
+        assert_eq!((ran.code, &*ran.stderr), (Some(0), "state: 0\n"), "{device}");
+        assert!(ran.stdout == folder.read("out") && !folder.has("-"), "{device}");
     }
 }
 
@@ -126,6 +131,9 @@ fn a_picture_is_written() {
     let arguments =
         ["module", "run", "05_gradient.wasm", "main", "--picture", "out.png", "--size", "8x6"];
     folder.pz(&arguments).complains(1, "pz: out.png: already exists; -f overwrites it");
+    let both = ["-o", "/dev/stdout", "--picture", "-", "--size", "8x6"];
+    let arguments = [&["module", "run", "05_gradient.wasm", "main"][..], &both].concat();
+    folder.pz(&arguments).complains(1, "pz: both -o and --picture go to standard output");
 }
 
 #[test]

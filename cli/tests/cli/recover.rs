@@ -162,6 +162,15 @@ fn holes_take_no_space() {
     let metadata = std::fs::metadata(folder.path("a")).unwrap();
     assert_eq!(metadata.len(), declared);
     assert!(metadata.blocks() * 512 < 1 << 20, "{} blocks", metadata.blocks());
+    // Zeros that are saved become holes, too.
+    folder.write("zeros", &[0; 4 << 20]);
+    folder.pz(&["compress", "zeros"]).silent();
+    for (option, takes_space) in [("-f", false), ("--no-sparse", true)] {
+        let saved = folder.pz(&["recover", option, "-o", &format!("saved{option}"), "zeros.pz"]);
+        assert_eq!(saved.code, Some(0), "{saved:?}");
+        let metadata = std::fs::metadata(folder.path(&format!("saved{option}"))).unwrap();
+        assert_eq!((metadata.len(), metadata.blocks() > 0), (4 << 20, takes_space), "{option}");
+    }
     // Holes also work in standard output if it is a file, but only at its end: the file keeps its old contents.
     let output = std::fs::File::create(folder.path("out")).unwrap();
     let mut command = folder.command(&["recover", "--fill", "--max-output", "3G", "-c", "a.pz"]);
