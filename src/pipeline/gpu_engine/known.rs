@@ -1,5 +1,5 @@
-//! Known blocks. A driver's compiler may be wrong, so the first batch of each kind of work with a driver is a block whose
-//! result is known. A device that gets this block wrong gets no others.
+//! Known blocks. A driver's compiler may be wrong, so the first batch of each kind of work with a driver is a block
+//! whose result is known. A device that gets this block wrong gets no others.
 //!
 //! Right answers are kept in the user's cache folder: a line for each interface, device, driver, version of this crate
 //! and kind of work.

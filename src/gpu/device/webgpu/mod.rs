@@ -234,8 +234,8 @@ impl WebGpuDevice {
 
 /// The result of `poll`, which may panic once.
 ///
-/// wgpu panics if the device is lost during a wait: then each poll panics. It also panics if a wait times out just before
-/// another thread's poll finds that all work has ended: then the next poll succeeds.
+/// wgpu panics if the device is lost during a wait: then each poll panics. It also panics if a wait times out just
+/// before another thread's poll finds that all work has ended: then the next poll succeeds.
 fn twice<T>(mut poll: impl FnMut() -> T) -> Option<T> {
     (0..2).find_map(|_| catch_unwind(AssertUnwindSafe(&mut poll)).ok())
 }
