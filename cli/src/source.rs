@@ -16,7 +16,6 @@ use pz::internal::output::FileId;
 use crate::failure::{Failure, show};
 use crate::progress::Progress;
 use crate::remote;
-#[cfg(target_os = "linux")]
 use crate::sparse;
 use crate::standard;
 
@@ -311,14 +310,13 @@ impl Source {
     /// Finds the first offset at or after a given one that is not in a hole, if the system tells. A call moves the read
     /// position and puts it back.
     pub fn data_from(&self) -> impl Fn(u64) -> u64 + Send + Sync + use<> {
-        let file = match &self.body {
-            Body::File(file) => file.try_clone().ok(),
-            Body::Remote(_) => None,
+        let file = match (&self.body, self.len()) {
+            (Body::File(file), Some(_)) => file.try_clone().ok(),
+            _ => None,
         };
-        let len = self.len();
-        move |offset| match (&file, len) {
-            (Some(file), Some(len)) => data_from(file, offset, len).unwrap_or(offset),
-            _ => offset,
+        move |offset| {
+            let data = file.as_ref().and_then(|file| data_from(file, offset).ok());
+            data.unwrap_or(offset)
         }
     }
 
@@ -369,22 +367,12 @@ impl Source {
     }
 }
 
-/// The first offset at or after `offset` that is not in a hole of `file`; the file's length `len` if there is none.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn data_from(mut file: &File, offset: u64, len: u64) -> io::Result<u64> {
+/// Calls [`sparse::data_from`] and restores the file's position.
+fn data_from(mut file: &File, offset: u64) -> io::Result<u64> {
     let position = file.stream_position()?;
-    let data = rustix::fs::seek(file, rustix::fs::SeekFrom::Data(offset));
+    let data = sparse::data_from(file, offset);
     file.seek(SeekFrom::Start(position))?;
-    match data {
-        Err(rustix::io::Errno::NXIO) => Ok(len.max(offset)),
-        data => Ok(data?),
-    }
-}
-
-/// This system does not report holes.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn data_from(_: &File, offset: u64, _: u64) -> io::Result<u64> {
-    Ok(offset)
+    data
 }
 
 impl Read for Source {

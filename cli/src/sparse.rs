@@ -40,6 +40,23 @@ pub fn has_holes(metadata: &std::fs::Metadata) -> bool {
     metadata.blocks() < metadata.len() / 512
 }
 
+/// The first offset at or after `offset` that is not in a hole of `file`, if the system tells; the file's length if
+/// there is none. Moves the file's position.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub fn data_from(file: &File, offset: u64) -> io::Result<u64> {
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(offset)) {
+        Err(rustix::io::Errno::NXIO) => Ok(file.metadata()?.len()),
+        // Other errors mean that the file system does not report holes.
+        data => Ok(data.unwrap_or(offset)),
+    }
+}
+
+/// This system does not report holes.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub fn data_from(_: &File, offset: u64) -> io::Result<u64> {
+    Ok(offset)
+}
+
 /// Fills `buffer` from `offset` on, without reading holes. Moves the file's position.
 ///
 /// # Errors
@@ -49,19 +66,11 @@ pub fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<
     use std::os::unix::fs::FileExt;
 
     use rustix::fs::{SeekFrom, seek};
-    use rustix::io::Errno;
 
     let end = offset + buffer.len() as u64;
     let mut at = offset;
     while at < end {
-        let data = match seek(file, SeekFrom::Data(at)) {
-            Ok(data) => data.clamp(at, end),
-            // From here on there is only a hole, or nothing.
-            Err(Errno::NXIO) if file.metadata()?.len() >= end => end,
-            Err(Errno::NXIO) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            // The file system does not report holes.
-            Err(_) => at,
-        };
+        let data = data_from(file, at)?.clamp(at, end);
         let hole = match seek(file, SeekFrom::Hole(data)) {
             Ok(hole) if data < hole && data < end => hole.min(end),
             _ => end,

@@ -298,8 +298,8 @@ impl<R: Read + Seek> Listing<R> {
     }
 
     /// Has `read_ahead` bring the parts where the headers of many blocks lie, before they are read one by one: for a
-    /// reader that waits for each read, as [`SourceReader::read_ahead`](crate::access::SourceReader::read_ahead) does
-    /// for a server.
+    /// reader that waits for each read, as [`ReadAtCursor::read_ahead`](crate::ReadAtCursor::read_ahead) does for a
+    /// server.
     pub fn with_read_ahead(
         mut self,
         read_ahead: fn(&mut R, &[Range<u64>]) -> io::Result<()>,

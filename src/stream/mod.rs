@@ -2,6 +2,7 @@
 
 pub(crate) mod block;
 mod bounded;
+mod cursor;
 mod decoder;
 mod directory;
 mod encoder;
@@ -18,6 +19,8 @@ mod turns;
 mod window;
 
 pub use bounded::{Bounded, Growing};
+pub(crate) use cursor::FIRST_READ;
+pub use cursor::ReadAtCursor;
 pub use decoder::Decoder;
 pub(crate) use encoder::EncodeBasis;
 pub use encoder::{AutoFinishEncoder, Encoder};
@@ -27,7 +30,6 @@ pub use oneshot::{
     Compressor, Decompressor, compress, compress_into, compress_to, content_size, decompress,
     decompress_into,
 };
-pub(crate) use places::{HeldBytes, sought};
-pub use places::{Part, ReadAt, ReadAtCursor, WriteAt};
+pub use places::{Part, ReadAt, WriteAt};
 pub use recover::{Extent, Piece, Recovery, RecoveryReport, recover};
 pub use seekable::SeekableReader;

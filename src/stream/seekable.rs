@@ -6,9 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::block::{Block, BlockId, Layout, Located, Recent, Run, Sources};
+use super::cursor::{ReadAtCursor, sought};
 use super::decoder;
 use super::directory::FrameEntry;
-use super::places::{ReadAt, ReadAtCursor, sought};
+use super::places::ReadAt;
 use super::tasks::DecodeTask;
 use crate::error::Error;
 use crate::format::BlockHeader;

@@ -3,11 +3,10 @@
 //! | module | what |
 //! |---|---|
 //! | `uri` | names of sources |
-//! | `source`, `error` | what all sources do, and why they fail |
+//! | `source`, `error` | what all sources do, how to read them like files, and why they fail |
 //! | `open`, `options` | opens the source that a URI names |
 //! | `file`, `memory` | local files, and bytes that this process has published |
 //! | `http`, `s3`, `retry` | servers and object stores |
-//! | `reader` | reads a source like a file |
 
 mod error;
 pub(crate) mod file;
@@ -16,7 +15,6 @@ mod http;
 mod memory;
 mod open;
 mod options;
-mod reader;
 #[cfg(feature = "remote")]
 mod retry;
 #[cfg(feature = "remote")]
@@ -29,6 +27,5 @@ pub(crate) use file::Positioned;
 pub use memory::{publish, withdraw};
 pub use open::{open, open_path};
 pub use options::SourceOptions;
-pub use reader::SourceReader;
-pub use source::{Source, Traffic};
+pub use source::{Source, SourceReader, Traffic};
 pub use uri::Uri;

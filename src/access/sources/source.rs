@@ -1,7 +1,7 @@
 //! Bytes that have a URI.
 
 use super::error::{SourceError, SourceErrorKind};
-use crate::stream::{Part, ReadAt};
+use crate::stream::{Part, ReadAt, ReadAtCursor};
 
 /// Bytes that have a URI. Errors of reading them wrap a [`SourceError`]; other errors count as [`SourceErrorKind::Io`].
 pub trait Source: ReadAt {
@@ -19,6 +19,9 @@ pub trait Source: ReadAt {
         Traffic::default()
     }
 }
+
+/// Reads a source like a file. Its errors wrap a [`SourceError`].
+pub type SourceReader = ReadAtCursor<dyn Source>;
 
 /// Requests to a server, and bytes from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -19,12 +19,10 @@ pub(super) use client::HttpTarget;
 use run::RequestRun;
 
 use super::memory::MemorySource;
-use super::reader::HEAD;
 use super::retry::Tries;
 use super::source::check;
 use super::{Source, SourceError, SourceErrorKind, SourceOptions, Traffic, Uri};
-use crate::stream::{Part, ReadAt};
-
+use crate::stream::{FIRST_READ, Part, ReadAt};
 use crate::sync::Mutex;
 
 /// A file whose server can serve parts of it.
@@ -51,7 +49,7 @@ pub(super) fn open(
     options: &SourceOptions,
 ) -> Result<Arc<dyn Source>, SourceError> {
     let client = Client::new(uri.to_string(), target, options.clone());
-    match client.repeat(HEAD as u64, |tries| first_request(&client, tries))? {
+    match client.repeat(FIRST_READ as u64, |tries| first_request(&client, tries))? {
         Opened::Parts { len, version, head } => {
             Ok(Arc::new(HttpSource { client, len, version, head }))
         }
@@ -72,7 +70,7 @@ pub(super) fn open(
 }
 
 fn first_request(client: &Client, tries: &Tries) -> Result<Opened, Failed> {
-    let mut response = client.request(Some(0..HEAD as u64), None, tries)?;
+    let mut response = client.request(Some(0..FIRST_READ as u64), None, tries)?;
     match response.status().as_u16() {
         206 => {}
         200 => return Ok(Opened::WholeOnly(answer::content_length(&response))),
@@ -84,7 +82,7 @@ fn first_request(client: &Client, tries: &Tries) -> Result<Opened, Failed> {
     }
     answer::check_encoding(&response)?;
     let (range, len) = answer::content_range(&response)?;
-    answer::check_range(&(0..len.min(HEAD as u64)), &range)?;
+    answer::check_range(&(0..len.min(FIRST_READ as u64)), &range)?;
     let version = Version::of(&response);
     let mut head = vec![0; range.end as usize];
     let runs = &mut RequestRun::coalesce(vec![Part { offset: 0, buffer: &mut head }]);
