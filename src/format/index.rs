@@ -146,6 +146,27 @@ impl Index {
     /// Parses index and footer from `bytes`, the end of a frame with a header of `header_len` bytes. The caller has
     /// read `footer` from its last bytes to know how long they are.
     pub(crate) fn parse(bytes: &[u8], footer: Footer, header_len: u64) -> Result<Self, Fault> {
+        let (entries, end) = Self::check(bytes, footer, header_len)?;
+        let mut starts = Vec::new();
+        reserve(&mut starts, entries.len() + 2)?;
+        starts.push(header_len);
+        starts.extend(entries.iter().scan(header_len, |start, entry| {
+            *start += u64::from(u32::from_le_bytes(*entry));
+            Some(*start)
+        }));
+        if footer.content_size > 0 {
+            starts.push(end);
+        }
+        Ok(Self { starts })
+    }
+
+    /// Checks what [`parse`](Self::parse) parses. Returns the lengths of all blocks but the last, in little-endian
+    /// order of bytes, and where the index begins in its frame.
+    pub(crate) fn check(
+        bytes: &[u8],
+        footer: Footer,
+        header_len: u64,
+    ) -> Result<(&[[u8; 4]], u64), Fault> {
         let Some(index_len) = bytes.len().checked_sub(footer::LEN) else {
             return Err(Fault::Truncated);
         };
@@ -161,21 +182,15 @@ impl Index {
             .checked_sub(bytes.len() as u64)
             .filter(|&end| end >= header_len)
             .ok_or(Fault::Corrupt("the frame's length is out of range"))?;
-        let mut starts = Vec::new();
-        reserve(&mut starts, entries.len() / 4 + 2)?;
-        let mut start = header_len;
-        starts.push(start);
-        for entry in entries.as_chunks::<4>().0 {
-            start = start.saturating_add(u64::from(u32::from_le_bytes(*entry)));
-            starts.push(start);
-        }
-        if footer.content_size > 0 {
-            starts.push(end);
-        }
-        if starts.last() != Some(&end) || !starts.is_sorted() {
+        let (entries, _) = entries.as_chunks();
+        let lens = entries.iter().map(|entry| u64::from(u32::from_le_bytes(*entry)));
+        let last_start = lens.fold(header_len, u64::saturating_add);
+        // The last block ends where the index begins.
+        let adds_up = if footer.content_size > 0 { last_start <= end } else { last_start == end };
+        if !adds_up {
             return Err(Fault::Corrupt("the index does not add up to the frame's length"));
         }
-        Ok(Self { starts })
+        Ok((entries, end))
     }
 
     /// The payload's place in a single frame, which has no index.

@@ -13,7 +13,7 @@ use crate::codec::filter::{
     self, ApplyFault, Chooser, CodecTraits, Context, Filter, FilterChain, InvertFault, RunModule,
 };
 use crate::codec::{Codec, OutOfMemory, Recipe, Smallest, bwt, lz77, reserve};
-use crate::format::{BlockHeader, Fault, Method, Pipeline};
+use crate::format::{Fault, Method, Pipeline};
 use crate::sync::Lock;
 
 /// Runs codecs in the calling thread. A codec that panics is a bug in pz; it costs one block its outcome, but does not
@@ -281,23 +281,11 @@ fn encode_smallest(
 /// Whether a payload decodes to the contents it was made from. A checksum that a device took of its own payload does
 /// not show that the payload is right.
 fn restores(scratch: &mut Scratch, coded: &Coded, contents: &[u8], payload: &[u8]) -> bool {
-    let header = BlockHeader {
-        method: coded.method,
-        filters: coded.filters,
-        own: None,
-        block_log: 0,
-        number: 0,
-        content_len: contents.len() as u32,
-        payload_len: payload.len() as u32,
-        payload_crc: coded.payload_crc,
-        content_crc: coded.content_crc,
-    };
     // Without the memory to check the block, encode it again.
     let Ok(mut restored) = zeroed(contents.len()) else { return false };
-    let payload = Some(payload);
+    let header = coded.header(contents.len(), payload.len());
     // A device encodes no blocks that modules filter.
-    let contents = &mut restored[..];
-    let mut job = DecodeJob { header, modules: None, payload, contents, outcome: None };
+    let mut job = DecodeJob::new(header, None, Some(payload), &mut restored);
     decode(scratch, &mut job).is_ok()
 }
 

@@ -27,6 +27,21 @@ impl Coded {
     pub(crate) const fn stored(content_crc: u32) -> Self {
         Self { method: Method::Store, filters: None, payload_crc: content_crc, content_crc }
     }
+
+    /// The header of such a block, as if it were a frame's first, with these lengths of contents and payload.
+    pub(crate) const fn header(&self, content_len: usize, payload_len: usize) -> BlockHeader {
+        BlockHeader {
+            method: self.method,
+            filters: self.filters,
+            own: None,
+            block_log: 0,
+            number: 0,
+            content_len: content_len as u32,
+            payload_len: payload_len as u32,
+            payload_crc: self.payload_crc,
+            content_crc: self.content_crc,
+        }
+    }
 }
 
 /// One block to encode.
@@ -69,6 +84,15 @@ pub(crate) struct DecodeJob<'a> {
 }
 
 impl<'a> DecodeJob<'a> {
+    pub(crate) fn new(
+        header: BlockHeader,
+        modules: Option<&'a FrameModules>,
+        payload: Option<&'a [u8]>,
+        contents: &'a mut [u8],
+    ) -> Self {
+        Self { header, modules, payload, contents, outcome: None }
+    }
+
     /// Whether a module filtered the block.
     pub(crate) fn needs_modules(&self) -> bool {
         self.header.filters.is_some_and(|filters| filters.has_modules())

@@ -15,7 +15,7 @@ use super::scheduler::thread_pool;
 use super::workload::Direction;
 use crate::clock::Instant;
 use crate::codec::Recipe;
-use crate::format::{BlockHeader, Method};
+use crate::format::Method;
 use crate::sync::Lock;
 
 /// Blocks spread over a file, from which [`Auto::predict`](crate::Auto::predict) makes predictions.
@@ -186,22 +186,12 @@ struct Block<'a> {
 
 impl Block<'_> {
     fn job<'a>(&'a self, contents: &'a mut [u8]) -> DecodeJob<'a> {
-        let header = BlockHeader {
-            method: self.coded.method,
-            filters: self.coded.filters,
-            own: None,
-            block_log: 0,
-            number: 0,
-            content_len: self.contents.len() as u32,
-            payload_len: self.payload.len() as u32,
-            payload_crc: self.coded.payload_crc,
-            content_crc: self.coded.content_crc,
-        };
+        let header = self.coded.header(self.contents.len(), self.payload.len());
         let payload = match self.coded.method {
             Method::Store => self.contents,
             _ => &self.payload[..],
         };
-        DecodeJob { header, modules: None, payload: Some(payload), contents, outcome: None }
+        DecodeJob::new(header, None, Some(payload), contents)
     }
 
     fn decode(&self, engine: &dyn Engine, contents: &mut [u8]) -> Option<()> {

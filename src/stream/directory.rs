@@ -1,9 +1,7 @@
 //! Finds the frames of a file from its end.
 
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::ops::Range;
-
-use crc32c::{crc32c, crc32c_append};
 
 use super::frame_reader::{Event, FrameReader};
 use super::window::{ReadFrom, Window};
@@ -41,17 +39,12 @@ impl FrameEntry {
         if let Some(single) = &self.header.single {
             return Ok(self.offset + self.header_len + u64::from(single.payload_len));
         }
-        let len = Index::len_with_footer(self.block_count());
         // The frame's length is known to lie within the file. Check that the index lies within the frame.
-        let start = self
-            .end()
-            .checked_sub(len)
+        self.end()
+            .checked_sub(Index::len_with_footer(self.block_count()))
+            .filter(|start| *start >= self.offset + self.header_len)
             .filter(|_| self.block_count() <= MAX_BLOCKS)
-            .ok_or(Fault::Corrupt("the index does not fit in its frame"))?;
-        if start < self.offset + self.header_len {
-            return Err(Fault::Corrupt("the index does not fit in its frame"));
-        }
-        Ok(start)
+            .ok_or(Fault::Corrupt("the index does not fit in its frame"))
     }
 
     /// Reads and checks the index. For a single frame, which has none, returns the place of its payload. `read` fills a
@@ -68,38 +61,6 @@ impl FrameEntry {
         let mut bytes = zeroed((self.offset + self.footer.frame_len - start) as usize)?;
         read(start, &mut bytes)?;
         Index::parse(&bytes, self.footer, self.header_len)
-    }
-
-    /// Checks the index without keeping it.
-    fn check_index(&self, reader: &mut impl Read, index_start: u64) -> Result<(), Fault> {
-        let mut marker = [0; INDEX_MARKER.len()];
-        reader.read_exact(&mut marker)?;
-        let mut checksum = crc32c(&marker);
-        let mut left = 4 * self.block_count().saturating_sub(1);
-        let mut block_start = self.offset + self.header_len;
-        let mut buffer = [0; 1024];
-        while left > 0 {
-            let part = &mut buffer[..left.min(1024) as usize];
-            reader.read_exact(part)?;
-            checksum = crc32c_append(checksum, part);
-            for entry in part.as_chunks::<4>().0 {
-                block_start = block_start.saturating_add(u64::from(u32::from_le_bytes(*entry)));
-            }
-            left -= part.len() as u64;
-        }
-        if Footer::read(reader, checksum)? != self.footer {
-            return Err(Fault::Corrupt("the footer changed while it was read"));
-        }
-        if marker != INDEX_MARKER {
-            return Err(Fault::Corrupt("there is no index here"));
-        }
-        let adds_up = match self.block_count() {
-            0 => block_start == index_start,
-            _ => block_start <= index_start,
-        };
-        adds_up
-            .then_some(())
-            .ok_or(Fault::Corrupt("the index does not add up to the frame's length"))
     }
 
     /// Checks that `header` may be that of block `number`. The index says that the block lies at `range`.
@@ -154,15 +115,17 @@ pub(crate) fn read_directory(
         }
         next = frame_before(at, &mut window, reader)?;
     }
-    let mut frames = list.in_order()?;
-    let mut content_start = 0_u64;
-    for (number, frame) in (0..).zip(&mut frames) {
-        frame.content_start = content_start;
-        content_start = content_start.checked_add(frame.footer.content_size).ok_or_else(|| {
-            Fault::Corrupt("the contents are too long").at(Place::new(number, frame.offset))
-        })?;
+    list.in_order()
+}
+
+/// The same for a file in memory, whose frames are all found from the start: all headers of blocks are checked, too.
+pub(crate) fn walk_directory(file: &[u8], max_memory: u64) -> Result<Vec<FrameEntry>, Error> {
+    let mut list = FrameList { max_memory, ..FrameList::default() };
+    let mut frames = FrameReader::new(Cursor::new(file));
+    while let Some(frame) = next_frame(&mut frames)? {
+        list.push_first(frame)?;
     }
-    Ok(frames)
+    list.in_order()
 }
 
 /// Frames in the order in which they are found, within a memory limit.
@@ -204,15 +167,26 @@ impl FrameList {
         room.map_err(|_| Error::OutOfMemory { needed })
     }
 
+    /// The frames in file order, with the places of their contents.
     fn in_order(mut self) -> Result<Vec<FrameEntry>, Error> {
         self.last.reverse();
-        if self.first.is_empty() {
-            return Ok(self.last);
+        let mut frames = self.first;
+        if frames.is_empty() {
+            frames = self.last;
+        } else {
+            let needed = (self.last.len() * size_of::<FrameEntry>()) as u64;
+            frames.try_reserve(self.last.len()).map_err(|_| Error::OutOfMemory { needed })?;
+            frames.append(&mut self.last);
         }
-        let needed = (self.last.len() * size_of::<FrameEntry>()) as u64;
-        self.first.try_reserve(self.last.len()).map_err(|_| Error::OutOfMemory { needed })?;
-        self.first.append(&mut self.last);
-        Ok(self.first)
+        let mut content_start = 0_u64;
+        for (number, frame) in (0..).zip(&mut frames) {
+            frame.content_start = content_start;
+            content_start =
+                content_start.checked_add(frame.footer.content_size).ok_or_else(|| {
+                    Fault::Corrupt("the contents are too long").at(Place::new(number, frame.offset))
+                })?;
+        }
+        Ok(frames)
     }
 }
 
@@ -225,6 +199,19 @@ fn share_modules(frame: &mut FrameEntry, neighbour: Option<&FrameEntry>) -> u64 
         }
         None => frame.header.modules.bytes() as u64,
     }
+}
+
+/// The length of block `number`, which is not its frame's last one, from the index at `index_start`; `None` if the file
+/// ends before.
+pub(super) fn index_entry(
+    window: &mut Window,
+    reader: &mut (impl Read + Seek),
+    index_start: u64,
+    number: u64,
+) -> Result<Option<u64>, Error> {
+    let at = index_start + INDEX_MARKER.len() as u64 + 4 * number;
+    let entry = window.at(reader, at, 4)?.first_chunk();
+    Ok(entry.map(|entry| u32::from_le_bytes(*entry).into()))
 }
 
 /// The length of the shortest frame with a footer.
@@ -283,29 +270,26 @@ pub(super) fn walk(
     reader: &mut (impl Read + Seek),
     mut visit: impl FnMut(FrameEntry) -> Result<(), Error>,
 ) -> Result<u64, Error> {
-    let mut at = 0;
-    for number in 0.. {
-        let Some(frame) = frame_at(number, at, window, reader)? else { break };
-        at += frame.footer.frame_len;
+    let mut frames = FrameReader::new(ReadFrom { window, reader, at: 0 });
+    let mut end = 0;
+    while let Some(frame) = next_frame(&mut frames)? {
+        end = frame.end();
         visit(frame)?;
-        if at == stop {
+        if end == stop {
             break;
         }
     }
-    Ok(at)
+    Ok(end)
 }
 
-/// Reads frame `number`, which begins at `offset`, block by block; `None` at the end of the file, or at its padding.
+/// Goes through the next frame, block by block; `None` at the end of the file, or at its padding.
 ///
 /// # Errors
 /// The first fault of the frame, with its place.
-pub(super) fn frame_at(
-    number: u64,
-    offset: u64,
-    window: &mut Window,
-    reader: &mut (impl Read + Seek),
+pub(super) fn next_frame(
+    frames: &mut FrameReader<impl Read + Seek>,
 ) -> Result<Option<FrameEntry>, Error> {
-    let mut frames = FrameReader::from(ReadFrom { window, reader, at: offset }, number, offset);
+    let offset = frames.position();
     let Event::Frame(header) = frames.next()? else { return Ok(None) };
     let header_len = frames.position() - offset;
     let mut content_size = 0;
@@ -334,9 +318,7 @@ fn read_last(
     }
     let offset = end - footer.frame_len;
     let header = FrameHeader::read(&mut ReadFrom { window, reader, at: offset })?;
-    let Some((header, header_len)) = header else {
-        return Err(Fault::Truncated);
-    };
+    let (header, header_len) = header.ok_or(Fault::Truncated)?;
     let header_len = header_len as u64;
     if header.single.is_some() {
         return Err(Fault::Corrupt("a frame of a single block has no footer"));
@@ -347,13 +329,13 @@ fn read_last(
     let frame = FrameEntry { header, header_len, offset, footer, content_start: 0 };
     let at = frame.index_start()?;
     match window.held(at, (end - at) as usize) {
-        Some(mut bytes) => frame.check_index(&mut bytes, at)?,
+        Some(bytes) => Index::check(bytes, footer, header_len).map(drop)?,
         None => {
             // In one read, for sources where each read takes long.
             let mut bytes = zeroed((end - at) as usize)?;
             reader.seek(SeekFrom::Start(at))?;
             reader.read_exact(&mut bytes)?;
-            frame.check_index(&mut &bytes[..], at)?;
+            Index::check(&bytes, footer, header_len).map(drop)?;
         }
     }
     Ok(frame)

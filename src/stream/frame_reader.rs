@@ -201,29 +201,6 @@ impl<R: Read + Seek> FrameReader<R> {
     }
 }
 
-impl<'a> FrameReader<&'a [u8]> {
-    /// Returns the payload of the block that [`FrameReader::next`] returned, without copying it, and the block's header
-    /// with its checksums.
-    pub(crate) fn payload_in_place(
-        &mut self,
-        header: &BlockHeader,
-        place: Place,
-    ) -> Result<(BlockHeader, &'a [u8]), Error> {
-        let Some((payload, rest)) = self.source.inner.split_at_checked(header.payload_len as usize)
-        else {
-            return Err(Fault::Truncated.at(place));
-        };
-        self.source.inner = rest;
-        self.source.position += payload.len() as u64;
-        if self.single().is_none() {
-            return Ok((*header, payload));
-        }
-        let checksum = self.checksum(place)?;
-        let (frame, single) = self.single().ok_or(NO_FRAME)?;
-        Ok((single.sealed_block(frame, payload, checksum), payload))
-    }
-}
-
 /// A reader that counts its position.
 struct CountingReader<R> {
     inner: R,

@@ -5,13 +5,13 @@ use std::ops::Range;
 
 use crc32c::crc32c_append;
 
-use super::directory::{FrameEntry, frame_at, frame_before, last_frame, walk};
-use super::window::{FIRST_STEP, WINDOW, Window};
+use super::directory::{FrameEntry, frame_before, index_entry, last_frame, next_frame, walk};
+use super::frame_reader::FrameReader;
+use super::window::{FIRST_STEP, ReadFrom, WINDOW, Window};
 use crate::codec::filter::FilterChain;
 use crate::error::{Error, Place};
 use crate::format::{
-    BlockHeader, CHECKSUM_LEN, Fault, INDEX_MARKER, MAX_BLOCK_HEADER_LEN, Method, ModuleRecord,
-    Pipeline, VERSION,
+    BlockHeader, CHECKSUM_LEN, Fault, MAX_BLOCK_HEADER_LEN, Method, ModuleRecord, Pipeline, VERSION,
 };
 use crate::pipeline::cpu::CpuEngine;
 use crate::pipeline::memory::Cost;
@@ -324,8 +324,9 @@ impl<R: Read + Seek> Listing<R> {
     pub fn next_frame(&mut self) -> Result<Option<FrameInfo>, Error> {
         self.blocks = None;
         let frame = if self.at < self.seam {
-            frame_at(self.number, self.at, &mut self.window, &mut self.reader)?
-                .ok_or_else(changed)?
+            let (window, reader, at) = (&mut self.window, &mut self.reader, self.at);
+            let mut frames = FrameReader::from(ReadFrom { window, reader, at }, self.number, at);
+            next_frame(&mut frames)?.ok_or_else(changed)?
         } else {
             let Some(frame) = self.next_by_footer()? else { return Ok(None) };
             frame
@@ -484,9 +485,7 @@ fn block_len(
     index_start: u64,
     number: u64,
 ) -> Result<u64, Error> {
-    let at = index_start + INDEX_MARKER.len() as u64 + 4 * number;
-    let entry = index.at(reader, at, 4)?.first_chunk();
-    Ok(u64::from(u32::from_le_bytes(*entry.ok_or_else(changed)?)))
+    index_entry(index, reader, index_start, number)?.ok_or_else(changed)
 }
 
 /// The file no longer has what was found in it a moment ago.

@@ -1,15 +1,14 @@
 //! Compresses and decompresses whole slices, streams and ranges; lists and recovers files.
 
 pub(crate) mod block;
-mod bounded;
-mod cursor;
+mod compressor;
 mod decoder;
+mod decompressor;
 mod directory;
 mod encoder;
 mod frame_reader;
 mod frame_writer;
 mod list;
-mod oneshot;
 mod places;
 mod recover;
 mod salvage;
@@ -18,18 +17,15 @@ mod tasks;
 mod turns;
 mod window;
 
-pub use bounded::{Bounded, Growing};
-pub(crate) use cursor::FIRST_READ;
-pub use cursor::ReadAtCursor;
+pub use compressor::{Bounded, Compressor, Growing, compress, compress_into, compress_to};
 pub use decoder::Decoder;
+pub use decompressor::{Decompressor, content_size, decompress, decompress_into};
 pub(crate) use encoder::EncodeBasis;
 pub use encoder::{AutoFinishEncoder, Encoder};
 pub(crate) use frame_writer::FrameWriter;
 pub use list::{BlockInfo, FrameInfo, Listing, ModuleInfo, list};
-pub use oneshot::{
-    Compressor, Decompressor, compress, compress_into, compress_to, content_size, decompress,
-    decompress_into,
-};
-pub use places::{Part, ReadAt, WriteAt};
+#[cfg(feature = "remote")]
+pub(crate) use places::FIRST_READ;
+pub use places::{Part, ReadAt, ReadAtCursor, WriteAt};
 pub use recover::{Extent, Piece, Recovery, RecoveryReport, recover};
 pub use seekable::SeekableReader;

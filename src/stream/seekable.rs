@@ -5,14 +5,12 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::block::{Block, BlockId, Layout, Located, Recent, Run, Sources};
-use super::cursor::{ReadAtCursor, sought};
+use super::block::{BlockId, Layout, Located, ReadRun, Recent};
 use super::decoder;
 use super::directory::FrameEntry;
-use super::places::ReadAt;
+use super::places::{ReadAt, ReadAtCursor, sought};
 use super::tasks::DecodeTask;
 use crate::error::Error;
-use crate::format::BlockHeader;
 use crate::pipeline::DecodeOptions;
 use crate::pipeline::buffer::Buffer;
 use crate::pipeline::cpu::CpuEngine;
@@ -51,7 +49,7 @@ pub struct SeekableReader<R: Read + Seek> {
     /// The last block read.
     block: Option<(BlockId, DecodeTask)>,
     /// Neighbouring blocks that were read at once.
-    run: Run,
+    run: ReadRun,
     /// The most bytes of such a run.
     max_run: u64,
     /// Blocks that distant matches repeat.
@@ -102,7 +100,7 @@ impl<R: Read + Seek> SeekableReader<R> {
             position: 0,
             modules: LastModules::default(),
             block: None,
-            run: Run::default(),
+            run: ReadRun::default(),
             max_run: 0,
             recent: Recent::default(),
         };
@@ -230,21 +228,22 @@ impl<R: Read + Seek> SeekableReader<R> {
 
     /// Completes a block that has been decoded, of the frame with this number.
     fn finish(&mut self, task: &mut DecodeTask, frame: usize) -> Result<(), Error> {
-        let recent = std::mem::take(&mut self.recent);
-        let mut sources = BlocksBefore { reader: self, recent, frame };
-        let finished = task.finish(&mut sources);
-        self.recent = sources.recent;
+        let mut recent = std::mem::take(&mut self.recent);
+        let finished = task.finish(&mut recent.sources(frame as u64, |number| {
+            let mut bytes = Buffer::default();
+            let block = self.fetch(BlockId { frame, number }, 0, &mut bytes)?;
+            let modules = self.modules(frame)?;
+            let of_frame = &self.layout.frames()[frame];
+            let own = block.block(of_frame, &bytes, modules.as_deref())?.own_bytes(&*self.engine);
+            own.map_err(|fault| fault.at(block.place))
+        }));
+        self.recent = recent;
         finished
     }
 
     /// Reads a block to `bytes`, and with it those after it that hold contents before byte `end`, because they are
-    /// needed next. Returns where the block lies, and its header.
-    fn fetch(
-        &mut self,
-        id: BlockId,
-        end: u64,
-        bytes: &mut Buffer,
-    ) -> Result<(Located, BlockHeader), Error> {
+    /// needed next. Returns where the block lies.
+    fn fetch(&mut self, id: BlockId, end: u64, bytes: &mut Buffer) -> Result<Located, Error> {
         let Self { reader, layout, run, max_run, .. } = self;
         let read = &mut |offset, into: &mut [u8]| {
             reader.seek(SeekFrom::Start(offset))?;
@@ -252,10 +251,8 @@ impl<R: Read + Seek> SeekableReader<R> {
         };
         let block = layout.locate(id, read)?;
         let len = layout.run_len(&block, end, *max_run);
-        let fetched = run.fetch(&block, len, reader, bytes);
-        let header = fetched.and_then(|()| block.open(&layout.frames()[id.frame], bytes));
-        let header = header.map_err(|fault| fault.at(block.place))?;
-        Ok((block, header))
+        run.fetch(&block, len, reader, bytes).map_err(|fault| fault.at(block.place))?;
+        Ok(block)
     }
 
     /// What runs the modules of the frame with this number, if it has some.
@@ -267,9 +264,11 @@ impl<R: Read + Seek> SeekableReader<R> {
 
     /// Makes a block, read like [`fetch`](Self::fetch) does, that of `task`.
     fn read_block(&mut self, id: BlockId, end: u64, task: &mut DecodeTask) -> Result<(), Error> {
-        let (block, header) = self.fetch(id, end, &mut task.payload)?;
+        let block = self.fetch(id, end, &mut task.payload)?;
+        let frame = &self.layout.frames()[id.frame];
+        let header = block.open(frame, &task.payload).map_err(|fault| fault.at(block.place))?;
         task.set_payload_at(block.header_len(&header), header, block.place);
-        task.set_reach(self.layout.frames()[id.frame].header.reach);
+        task.set_reach(frame.header.reach);
         task.set_modules(self.modules(id.frame)?);
         Ok(())
     }
@@ -293,30 +292,6 @@ impl<R: Read + Seek> SeekableReader<R> {
 }
 
 const LOST: Error = Error::Internal { what: "a block was lost" };
-
-/// Where a block finds what it repeats.
-struct BlocksBefore<'a, R: Read + Seek> {
-    reader: &'a mut SeekableReader<R>,
-    recent: Recent,
-    /// Number of the block's frame.
-    frame: usize,
-}
-
-impl<R: Read + Seek> Sources for BlocksBefore<'_, R> {
-    fn own_bytes(&mut self, number: u64) -> Result<Option<&[u8]>, Error> {
-        let Self { reader, recent, frame } = self;
-        let own = recent.get_or_load(*frame as u64, number, || {
-            let mut bytes = Buffer::default();
-            let id = BlockId { frame: *frame, number };
-            let (block, header) = reader.fetch(id, 0, &mut bytes)?;
-            let payload = bytes[block.header_len(&header)..].get(..header.payload_len as usize);
-            let modules = reader.modules(id.frame)?;
-            let own = Block { header, payload, modules: modules.as_deref() };
-            own.own_bytes(&*reader.engine).map_err(|fault| fault.at(block.place))
-        })?;
-        Ok(Some(own))
-    }
-}
 
 impl<R: Read + Seek> Read for SeekableReader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {

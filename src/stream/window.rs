@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 
-use super::cursor::sought;
+use super::places::sought;
 use crate::error::Error;
 use crate::pipeline::buffer::zeroed;
 

@@ -227,16 +227,9 @@ fn batches_may_have_frames_with_other_modules() {
             samples.iter().map(|sample| vec![0xa5; sample.contents.len()]).collect();
         let mut jobs: Vec<_> = (0..)
             .zip(samples.iter().zip(&mut outputs))
-            .map(|(i, (sample, contents))| DecodeJob {
-                header: sample.header(),
-                modules: match i % 3 {
-                    0 => Some(&first),
-                    1 => Some(&second),
-                    _ => None,
-                },
-                payload: Some(&sample.payload),
-                contents,
-                outcome: None,
+            .map(|(i, (sample, contents))| {
+                let modules = [Some(&first), Some(&second), None][i % 3];
+                DecodeJob::new(sample.header(), modules, Some(&sample.payload), contents)
             })
             .collect();
         engine.decode(&mut jobs);

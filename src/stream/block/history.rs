@@ -151,24 +151,36 @@ impl Recent {
         (Self::MOST * frame.block_size()) as u64
     }
 
-    /// The own bytes of a block; `load` decodes them if they are not here.
-    pub(crate) fn get_or_load(
-        &mut self,
-        frame: u64,
-        number: u64,
-        load: impl FnOnce() -> Result<Buffer, Error>,
-    ) -> Result<&[u8], Error> {
-        let found = self.own.iter().position(|own| (own.0, own.1) == (frame, number));
+    /// The own bytes of the blocks of a frame; `load` decodes those that are not here.
+    pub(crate) fn sources<L>(&mut self, frame: u64, load: L) -> impl Sources
+    where
+        L: FnMut(u64) -> Result<Buffer, Error>,
+    {
+        RecentOr { recent: self, frame, load }
+    }
+}
+
+/// The own bytes of a frame's blocks: recent ones, or those that `load` decodes.
+struct RecentOr<'a, L> {
+    recent: &'a mut Recent,
+    frame: u64,
+    load: L,
+}
+
+impl<L: FnMut(u64) -> Result<Buffer, Error>> Sources for RecentOr<'_, L> {
+    fn own_bytes(&mut self, number: u64) -> Result<Option<&[u8]>, Error> {
+        let all = &mut self.recent.own;
+        let found = all.iter().position(|own| (own.0, own.1) == (self.frame, number));
         let own = match found {
-            Some(at) => self.own.remove(at),
+            Some(at) => all.remove(at),
             None => {
-                if self.own.len() == Self::MOST {
-                    self.own.remove(0);
+                if all.len() == Recent::MOST {
+                    all.remove(0);
                 }
-                (frame, number, load()?)
+                (self.frame, number, (self.load)(number)?)
             }
         };
-        self.own.push(own);
-        Ok(self.own.last().map_or(&[], |own| &own.2[..]))
+        all.push(own);
+        Ok(all.last().map(|own| &own.2[..]))
     }
 }

@@ -1,14 +1,18 @@
 //! Where the blocks of a file lie, and which parts of them a range is made of.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Seek};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
 
+use super::restore::Block;
 use crate::error::{Error, Place};
 use crate::format::{BlockHeader, CHECKSUM_LEN, Fault, Index, MAX_BLOCK_HEADER_LEN};
 use crate::pipeline::DecodeOptions;
-use crate::stream::directory::{FrameEntry, read_directory};
+use crate::pipeline::buffer::Buffer;
+use crate::pipeline::modules::FrameModules;
+use crate::stream::directory::{FrameEntry, read_directory, walk_directory};
+use crate::stream::places::ReadAt;
 use crate::sync::Mutex;
 
 /// A block: the number of its frame, and its own number in the frame. Blocks are in the order of the file.
@@ -60,6 +64,22 @@ impl Located {
         frame.check_block(&header, self.id.number, &self.range)?;
         Ok(header)
     }
+
+    /// The block, which is among the blocks of `frame`, with its header checked. `bytes` are those of the block, and
+    /// `modules` runs those of the frame.
+    pub(crate) fn block<'a>(
+        &self,
+        frame: &FrameEntry,
+        bytes: &'a [u8],
+        modules: Option<&'a FrameModules>,
+    ) -> Result<Block<'a>, Error> {
+        let at = |fault: Fault| fault.at(self.place);
+        let header = self.open(frame, bytes).map_err(at)?;
+        let payload = bytes.get(self.header_len(&header)..);
+        let payload = payload.and_then(|rest| rest.get(..header.payload_len as usize));
+        let payload = payload.ok_or(Fault::Truncated).map_err(at)?;
+        Ok(Block { header, payload: Some(payload), modules })
+    }
 }
 
 /// Fills a buffer with the bytes of the file from an offset on.
@@ -81,10 +101,19 @@ impl Layout {
         options: &DecodeOptions,
         max_indices: usize,
     ) -> Result<Self, Error> {
-        let frames = read_directory(reader, options.max_memory)?;
+        Self::of(read_directory(reader, options.max_memory)?, options.max_output, max_indices)
+    }
+
+    /// The same for a file in memory, whose contents may take `limit` bytes. Also checks the headers of all blocks.
+    pub(crate) fn of_slice(file: &[u8], max_memory: u64, limit: u64) -> Result<Self, Error> {
+        // The list of the first few thousand frames does not count.
+        Self::of(walk_directory(file, max_memory.max(1 << 20))?, limit, 1)
+    }
+
+    fn of(frames: Vec<FrameEntry>, limit: u64, max_indices: usize) -> Result<Self, Error> {
         let len = frames.last().map_or(0, |last| last.content_start + last.footer.content_size);
-        if len > options.max_output {
-            return Err(Error::LimitOutput { limit: options.max_output });
+        if len > limit {
+            return Err(Error::LimitOutput { limit });
         }
         Ok(Self { frames, len, indices: Mutex::default(), max_indices })
     }
@@ -200,6 +229,19 @@ impl Layout {
         Ok(Located { id, range, place, len: len as usize, is_single })
     }
 
+    /// A block of `file`, which is all in memory, and its place. `modules` runs those of its frame.
+    pub(crate) fn block_in<'a>(
+        &self,
+        id: BlockId,
+        file: &'a [u8],
+        modules: Option<&'a FrameModules>,
+    ) -> Result<(Block<'a>, Place), Error> {
+        let located = self.locate(id, &mut |offset, into| file.read_exact_at(into, offset))?;
+        let bytes = file.get(located.place.offset as usize..).unwrap_or_default();
+        let bytes = &bytes[..bytes.len().min(located.len)];
+        Ok((located.block(&self.frames[id.frame], bytes, modules)?, located.place))
+    }
+
     /// The length in bytes of a read that begins with this block and ends with the last one that holds contents before
     /// byte `end`; but at most `most`, or this block alone.
     pub(crate) fn run_len(&self, block: &Located, end: u64, most: u64) -> usize {
@@ -210,5 +252,51 @@ impl Layout {
         let numbers = block.id.number + 1..=last.min(index.block_count().saturating_sub(1));
         let lens = numbers.filter_map(|number| Some(index.block(number)?.end - block.range.start));
         lens.take_while(|len| *len <= most).last().map_or(block.len, |len| len as usize)
+    }
+}
+
+/// Neighbouring blocks that one read has brought.
+#[derive(Debug, Default)]
+pub(crate) struct ReadRun {
+    /// Where they begin in the file.
+    start: u64,
+    bytes: Buffer,
+}
+
+impl ReadRun {
+    /// Frees its memory.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The bytes of a block, if they are here.
+    fn held(&self, block: &Located) -> Option<&[u8]> {
+        let from = usize::try_from(block.place.offset.checked_sub(self.start)?).ok()?;
+        self.bytes.get(from..from.checked_add(block.len)?)
+    }
+
+    /// Gives `into` the bytes of a block. If they are not here, reads `len` bytes from its beginning on, for blocks
+    /// that are needed next.
+    pub(crate) fn fetch(
+        &mut self,
+        block: &Located,
+        len: usize,
+        reader: &mut (impl Read + Seek),
+        into: &mut Buffer,
+    ) -> Result<(), Fault> {
+        let is_here = self.held(block).is_some();
+        if !is_here {
+            reader.seek(SeekFrom::Start(block.place.offset))?;
+        }
+        if !is_here && len > block.len {
+            self.start = u64::MAX;
+            // One read suffices, since the index bounds the length.
+            reader.read_exact(self.bytes.set_len(len)?)?;
+            self.start = block.place.offset;
+        }
+        match self.held(block) {
+            Some(mut bytes) => into.read_exact(&mut bytes, block.len),
+            None => Ok(reader.read_exact(into.set_len(block.len)?)?),
+        }
     }
 }

@@ -2,22 +2,19 @@
 //!
 //! ```text
 //! place ─▶ bytes ─▶ checked header ─▶ own bytes, list, payload ─▶ engine ─▶ contents
-//! layout   fetch        layout                         restore
+//! layout   layout       layout                         restore
 //! ```
 //!
 //! | module | what |
 //! |---|---|
-//! | `layout` | where the blocks of a file lie, and which of them a range is made of |
-//! | `fetch` | reads neighbouring blocks at once |
+//! | `layout` | where the blocks of a file lie, which of them a range is made of; reads neighbouring blocks at once |
 //! | `restore` | decodes a block, and puts in what it repeats of others |
 //! | `history` | own bytes of blocks that later ones may repeat |
 
-mod fetch;
 mod history;
 mod layout;
 mod restore;
 
-pub(crate) use fetch::Run;
 pub(crate) use history::{History, Recent, without_slack};
-pub(crate) use layout::{BlockId, Layout, Located, Placement};
+pub(crate) use layout::{BlockId, Layout, Located, Placement, ReadRun};
 pub(crate) use restore::{Block, Sources, matches_of, put_together, source_numbers};

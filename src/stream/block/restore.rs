@@ -31,7 +31,7 @@ impl<'a> Block<'a> {
     /// The job of decoding a block without distant matches.
     pub(crate) fn job(self, contents: &'a mut [u8]) -> DecodeJob<'a> {
         let Self { header, payload, modules } = self;
-        DecodeJob { header, modules, payload, contents, outcome: None }
+        DecodeJob::new(header, modules, payload, contents)
     }
 
     /// The block's own bytes as a block, and the list of its distant matches; `None` if it has none, and all bytes are

@@ -9,7 +9,7 @@ use crate::format::{BlockHeader, Fault};
 use crate::pipeline::buffer::{Buffer, zeroed};
 use crate::pipeline::engine::Engine;
 use crate::pipeline::modules::FrameModules;
-use crate::stream::block::{Block, Recent, Sources};
+use crate::stream::block::{Block, Recent};
 
 /// The blocks of the current frame so far.
 #[derive(Default)]
@@ -74,34 +74,14 @@ impl Earlier {
     ) -> Result<(), Fault> {
         let Self { places, recent, own, .. } = self;
         let (frame, modules) = (place.frame, block.modules);
-        let mut sources = BlocksBefore { places, recent, frame, modules, engine, reader };
+        let mut sources = recent.sources(frame, |number| {
+            let found = places.binary_search_by_key(&number, |(number, _)| (*number).into());
+            let (_, source) = found.ok().and_then(|at| places.get(at)).ok_or(MISSING)?;
+            let place = Place::new(frame, source.start).in_block(number);
+            load(source.clone(), engine, modules, reader).map_err(|fault| fault.at(place))
+        });
         let restored = block.restore(place, engine, contents, own, &mut sources);
         restored.map_err(|error| of_block(&error))
-    }
-}
-
-/// The blocks that a block may repeat.
-struct BlocksBefore<'a, R> {
-    places: &'a VecDeque<(u32, Range<u64>)>,
-    recent: &'a mut Recent,
-    /// The number of their frame, and what runs its modules.
-    frame: u64,
-    modules: Option<&'a FrameModules>,
-    engine: &'a dyn Engine,
-    reader: &'a mut R,
-}
-
-impl<R: Read + Seek> Sources for BlocksBefore<'_, R> {
-    fn own_bytes(&mut self, number: u64) -> Result<Option<&[u8]>, Error> {
-        let Self { places, recent, frame, modules, engine, reader } = self;
-        let own = recent.get_or_load(*frame, number, || {
-            let found = places.binary_search_by_key(&number, |(number, _)| (*number).into());
-            let source = found.ok().and_then(|at| places.get(at));
-            let source = source.map(|(_, source)| source.clone()).ok_or(MISSING)?;
-            let place = Place::new(*frame, source.start).in_block(number);
-            load(source, *engine, *modules, *reader).map_err(|fault| fault.at(place))
-        })?;
-        Ok(Some(own))
     }
 }
 

@@ -3,8 +3,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `walk` | goes from structure to structure; searches where there is none |
-//! | `frame` | tells whether a frame is as a decoder accepts it |
+//! | `walk` | goes from structure to structure, searches where there is none, and tells what a decoder would accept |
 //! | `scout` | looks ahead for the index of a frame that is damaged |
 //! | `layout` | says which contents each block holds and which are missing |
 //!
@@ -12,7 +11,6 @@
 //! scout looks for the frame's index. From then on the index says where the blocks lie, so a compressed file inside the
 //! payload of a damaged block is not mistaken for a part of this file. Without an index, every structure found counts.
 
-mod frame;
 mod layout;
 mod scout;
 mod walk;
@@ -23,10 +21,9 @@ use std::ops::Range;
 use super::window::WINDOW;
 use crate::error::Error;
 use crate::format::{BlockHeader, Footer, FrameHeader, ModuleTable, Single, least_full_block_len};
-use frame::Tracker;
 use layout::Layout;
 use scout::{Indexed, Scout};
-use walk::Walk;
+use walk::{Tracker, Walk};
 
 pub(super) use walk::Holes;
 

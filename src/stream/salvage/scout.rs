@@ -1,13 +1,13 @@
 //! Looks ahead for the index of a damaged frame, and walks the frame by it.
 
 use std::collections::VecDeque;
-use std::io::{Read, Seek};
+use std::io::{ErrorKind, Read, Seek};
 
-use super::frame::Tracker;
-use super::walk::{Holes, Walk};
+use super::walk::{Holes, Tracker, Walk};
 use super::{Item, What};
 use crate::error::Error;
-use crate::format::{BlockHeader, Fault, Footer, FrameHeader, INDEX_MARKER, MAX_BLOCK_HEADER_LEN};
+use crate::format::{BlockHeader, FOOTER_LEN, Footer, Index, MAX_BLOCK_HEADER_LEN};
+use crate::stream::directory::{FrameEntry, index_entry};
 use crate::stream::window::WINDOW;
 
 /// Walks ahead. It goes through the file only once, however often it is asked.
@@ -69,7 +69,7 @@ impl Scout {
             let Some(claim) = Claim::of(&item, &footer).filter(|claim| claim.start >= start) else {
                 continue;
             };
-            if claim.rows(footer, &mut self.walk, reader)?.is_none() {
+            if claim.frame(footer, &mut self.walk, reader)?.is_none() {
                 continue;
             }
             // Whatever lies within the frame is part of a block's payload.
@@ -96,15 +96,6 @@ impl Scout {
     }
 }
 
-/// A frame and its index.
-struct Rows {
-    header: FrameHeader,
-    header_end: u64,
-    footer: Footer,
-    /// Number of blocks.
-    count: u64,
-}
-
 impl Claim {
     fn of(end: &Item, footer: &Footer) -> Option<Self> {
         let start = end.end.checked_sub(footer.frame_len)?;
@@ -112,43 +103,55 @@ impl Claim {
     }
 
     /// The frame that begins where the footer says, if the index and the footer may belong to it.
-    fn rows(
+    fn frame(
         &self,
         footer: Footer,
         walk: &mut Walk,
         reader: &mut (impl Read + Seek),
-    ) -> Result<Option<Rows>, Error> {
+    ) -> Result<Option<FrameEntry>, Error> {
         let Some((header, header_end)) = walk.frame_header(reader, self.start)? else {
             return Ok(None);
         };
-        let count = header.block_count(footer.content_size);
         let is_length_declared = header.content_size.is_none_or(|size| size == footer.content_size);
-        let rows = Rows { header, header_end, footer, count };
-        let entries = (self.end - self.index_start) - crate::format::Index::len_with_footer(0);
-        if !is_length_declared || entries != 4 * count.saturating_sub(1) {
+        let (offset, header_len) = (self.start, header_end - self.start);
+        let frame = FrameEntry { header, header_len, offset, footer, content_start: 0 };
+        let count = frame.block_count();
+        let index_len = self.end - self.index_start;
+        if !is_length_declared || index_len != Index::len_with_footer(count) {
             return Ok(None);
         }
-        let last = self.block_start(&rows, count.saturating_sub(1), walk, reader)?;
+        let last = self.block_start(&frame, count.saturating_sub(1), walk, reader)?;
         let adds_up = match count {
             0 => last == self.index_start,
             _ => last < self.index_start,
         };
-        Ok(adds_up.then_some(rows))
+        Ok(adds_up.then_some(frame))
     }
 
     /// Offset of block `number`.
     fn block_start(
         &self,
-        rows: &Rows,
+        frame: &FrameEntry,
         number: u64,
         walk: &mut Walk,
         reader: &mut (impl Read + Seek),
     ) -> Result<u64, Error> {
-        let mut start = rows.header_end;
+        let mut start = frame.offset + frame.header_len;
         for before in 0..number {
-            start += entry(self.index_start, before, walk, reader)?;
+            start += self.block_len(before, walk, reader)?;
         }
         Ok(start)
+    }
+
+    /// The length of block `number`, which is not the last one, from the index.
+    fn block_len(
+        &self,
+        number: u64,
+        walk: &mut Walk,
+        reader: &mut (impl Read + Seek),
+    ) -> Result<u64, Error> {
+        let len = index_entry(&mut walk.window, reader, self.index_start, number)?;
+        len.ok_or(Error::Io(ErrorKind::UnexpectedEof.into()))
     }
 
     /// Continues by the index from byte `offset`, after `blocks` blocks. `None` if the index disagrees.
@@ -160,39 +163,25 @@ impl Claim {
         reader: &mut (impl Read + Seek),
     ) -> Result<Option<Indexed>, Error> {
         let walk = &mut scout.walk;
-        let at = self.end - crate::format::FOOTER_LEN as u64;
-        let Some(bytes) = walk.window.at(reader, at, crate::format::FOOTER_LEN)?.first_chunk()
-        else {
+        let at = self.end - FOOTER_LEN as u64;
+        let Some(bytes) = walk.window.at(reader, at, FOOTER_LEN)?.first_chunk() else {
             return Ok(None);
         };
         let (footer, _) = Footer::parse_unchecked(bytes);
-        let Some(rows) = self.rows(footer, walk, reader)? else { return Ok(None) };
+        let Some(frame) = self.frame(footer, walk, reader)? else { return Ok(None) };
         // After the last block, an index cannot help to find more.
-        if blocks >= rows.count {
+        if blocks >= frame.block_count() {
             return Ok(None);
         }
-        let agrees = offset == self.block_start(&rows, blocks, walk, reader)?;
-        Ok(agrees.then_some(Indexed { claim: self, rows, number: blocks, at: offset }))
+        let agrees = offset == self.block_start(&frame, blocks, walk, reader)?;
+        Ok(agrees.then_some(Indexed { claim: self, frame, number: blocks, at: offset }))
     }
-}
-
-/// The length of block `number`, which is not the last one, from the index at `index_start`.
-fn entry(
-    index_start: u64,
-    number: u64,
-    walk: &mut Walk,
-    reader: &mut (impl Read + Seek),
-) -> Result<u64, Error> {
-    let at = index_start + INDEX_MARKER.len() as u64 + 4 * number;
-    let bytes = walk.window.at(reader, at, 4)?.first_chunk();
-    let bytes = bytes.ok_or(Error::Io(std::io::ErrorKind::UnexpectedEof.into()))?;
-    Ok(u32::from_le_bytes(*bytes).into())
 }
 
 /// The rest of a damaged frame, as its index describes it.
 pub(super) struct Indexed {
     claim: Claim,
-    rows: Rows,
+    frame: FrameEntry,
     /// Number of the next block.
     number: u64,
     /// Offset of the next block.
@@ -207,25 +196,20 @@ impl Indexed {
         scout: &mut Scout,
         reader: &mut (impl Read + Seek),
     ) -> Result<Item, Error> {
-        let Rows { header: frame, footer, count, .. } = &self.rows;
-        if self.number >= *count {
+        let (frame, number, count) = (&self.frame, self.number, self.frame.block_count());
+        if number >= count {
             let (start, end) = (self.claim.index_start, self.claim.end);
-            return Ok(Item { start, end, what: What::End(*footer) });
+            return Ok(Item { start, end, what: What::End(frame.footer) });
         }
         let start = self.at;
-        self.at = match self.number + 1 == *count {
+        self.at = match number + 1 == count {
             true => self.claim.index_start,
-            false => start + entry(self.claim.index_start, self.number, &mut scout.walk, reader)?,
+            false => start + self.claim.block_len(number, &mut scout.walk, reader)?,
         };
-        let content_start = self.number << frame.block_log;
-        let content_len = (footer.content_size - content_start).min(frame.block_size() as u64);
+        let range = start - frame.offset..self.at - frame.offset;
         let header = BlockHeader::parse(walk.window.at(reader, start, MAX_BLOCK_HEADER_LEN)?);
-        let header = header.and_then(|header| {
-            header.check(frame, self.number)?;
-            let is_listed = start + u64::from(header.block_len()) == self.at
-                && u64::from(header.content_len) == content_len;
-            is_listed.then_some(header).ok_or(Fault::Corrupt("the block is not the one listed"))
-        });
+        let header =
+            header.and_then(|header| frame.check_block(&header, number, &range).map(|()| header));
         self.number += 1;
         let what = header.map_or(What::Damage, What::Block);
         Ok(Item { start, end: self.at, what })

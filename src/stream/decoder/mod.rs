@@ -1,23 +1,18 @@
 //! Decompresses a stream.
-//!
-//! | module | what |
-//! |---|---|
-//! | `payloads` | who reads the payloads: the calling thread, or the threads that decode |
 
-mod payloads;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, Read, Seek, Write};
 use std::sync::Arc;
 
 use super::block::History;
 use super::frame_reader::{Event, FrameReader};
-use super::places::WriteAt;
-use super::tasks::DecodeTask;
+use super::places::{ReadAt, WriteAt};
+use super::tasks::{DecodeTask, Origin};
 use crate::clock::Instant;
-use crate::error::Error;
-use crate::format::{FrameHeader, least_full_block_len};
+use crate::error::{Error, Place};
+use crate::format::{BlockHeader, FrameHeader, least_full_block_len};
 use crate::gpu::coder::BlockTask;
 use crate::pipeline::DecodeOptions;
 use crate::pipeline::auto_session::AutoSession;
@@ -29,7 +24,6 @@ use crate::pipeline::modules::LastModules;
 use crate::pipeline::statistics::Counted;
 use crate::pipeline::workload::Workload;
 use crate::process::Owner;
-use payloads::Payloads;
 
 /// Decompresses all frames that it reads from `R`, up to the end of the input.
 ///
@@ -73,6 +67,14 @@ pub struct Decoder<R: Read> {
     payloads: Option<Payloads<R>>,
     input: Input,
     owner: Owner,
+}
+
+/// Payloads that the calling thread skips and other threads read.
+struct Payloads<R> {
+    input: Arc<dyn ReadAt>,
+    /// Where in `input` the decoder began to read.
+    start: u64,
+    skip: fn(&mut FrameReader<R>, &BlockHeader, Place) -> Result<(), Error>,
 }
 
 /// The state of the input.
@@ -361,6 +363,31 @@ impl<R: Read> Decoder<R> {
         Ok(())
     }
 
+    /// Gives `task` the block whose header has just been read, with its payload or with the place of it.
+    fn give_block(
+        &mut self,
+        header: BlockHeader,
+        place: Place,
+        task: &mut DecodeTask,
+    ) -> Result<(), Error> {
+        match &self.payloads {
+            // The checksums of a single frame's block depend on what follows the payload.
+            Some(payloads) if self.header.single.is_none() => {
+                let input = Arc::clone(&payloads.input);
+                let offset = payloads.start + self.frames.position();
+                let statistics = self.options.statistics.clone();
+                (payloads.skip)(&mut self.frames, &header, place)?;
+                task.set_unread_block(header, place, Origin { input, offset, statistics });
+            }
+            _ => {
+                let payload = task.set_block(header, place);
+                let header = self.frames.payload(&header, place, payload)?;
+                task.set_header(header);
+            }
+        }
+        Ok(())
+    }
+
     /// Prepares for the blocks of a new frame.
     fn begin(&mut self, header: FrameHeader) -> Result<(), Error> {
         let place = self.frames.place();
@@ -377,6 +404,29 @@ impl<R: Read> Decoder<R> {
             Some(total) if total <= limit => Ok(()),
             _ => Err(Error::LimitOutput { limit }),
         }
+    }
+}
+
+impl<R: Read + Seek> Decoder<R> {
+    /// Lets the threads that decode blocks also read their payloads, from `input`, which holds the same bytes as the
+    /// reader. The decoder began to read at byte `start` of it. From now on the calling thread reads what lies between
+    /// the payloads, and seeks past them. It still reads the payloads of frames that are written in the short form for
+    /// a single block.
+    ///
+    /// ```
+    /// use std::io::Cursor;
+    /// use std::sync::Arc;
+    /// let contents = b"some contents".repeat(10_000);
+    /// let compressed = pz::compress(&contents, &pz::Options::new().block_size(1 << 16))?;
+    /// let input: Arc<dyn pz::ReadAt> = Arc::new(compressed.clone());
+    /// let mut decoder = pz::Decoder::new(Cursor::new(compressed), &pz::DecodeOptions::new())?;
+    /// decoder.read_from_places(&input, 0);
+    /// assert_eq!(decoder.verify()?, contents.len() as u64);
+    /// # Ok::<(), pz::Error>(())
+    /// ```
+    pub fn read_from_places(&mut self, input: &Arc<dyn ReadAt>, start: u64) {
+        let (input, skip) = (Arc::clone(input), FrameReader::skip_payload);
+        self.payloads = Some(Payloads { input, start, skip });
     }
 }
 

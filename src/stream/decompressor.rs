@@ -1,4 +1,4 @@
-//! Decompresses whole slices.
+//! Decompresses whole slices, and can keep its threads, tables and buffers from call to call.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -6,9 +6,11 @@ use std::sync::Arc;
 use rayon::ThreadPool;
 use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 
+use super::block::{Block, Layout, Placement};
+use super::decoder::Decoder;
+use super::directory::{FrameEntry, read_directory};
 use crate::codec::reserve;
 use crate::error::{Error, Place};
-use crate::format::{BlockHeader, FrameHeader};
 use crate::pipeline::DecodeOptions;
 use crate::pipeline::auto_session::AutoSession;
 use crate::pipeline::buffer::zeroed;
@@ -20,10 +22,6 @@ use crate::pipeline::scheduler::thread_pool;
 use crate::pipeline::statistics::Counted;
 use crate::pipeline::workload::Workload;
 use crate::process::OfProcess;
-use crate::stream::block::Block;
-use crate::stream::decoder::Decoder;
-use crate::stream::directory::read_directory;
-use crate::stream::frame_reader::{Event, FrameReader};
 
 /// Decompresses `input`, which is one or more frames in a row.
 ///
@@ -118,7 +116,7 @@ impl Decompressor {
         allocate: impl FnOnce(usize) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let survey = self.survey(input, u64::MAX)?;
-        let needed = survey.total;
+        let needed = survey.layout.len();
         let len = usize::try_from(needed).map_err(|_| Error::OutOfMemory { needed })?;
         let mut memory = allocate(len)?;
         let output = memory.as_mut();
@@ -134,70 +132,58 @@ impl Decompressor {
     /// The errors of [`decompress_into`].
     pub fn decompress_into(&mut self, input: &[u8], output: &mut [u8]) -> Result<usize, Error> {
         let survey = self.survey(input, output.len() as u64)?;
-        let output = &mut output[..survey.total as usize];
+        let output = &mut output[..survey.layout.len() as usize];
         self.decode(input, survey, output)?;
         Ok(output.len())
     }
 
     /// Goes through all structures of `input`, whose contents may take `room` bytes.
-    fn survey<'a>(&self, input: &'a [u8], room: u64) -> Result<Survey<'a>, Error> {
-        let limit = self.options.max_output.min(room);
-        let mut frames = FrameReader::new(input);
-        let (mut last, mut modules) = (LastModules::default(), None);
-        let mut survey = Survey { header: None, blocks: Vec::new(), total: 0, cost: NO_COST };
-        loop {
-            match frames.next()? {
-                Event::Frame(header) => {
-                    modules = last.of(&header.modules, &self.options.modules, frames.place())?;
-                    // Contents and payloads lie in the caller's memory.
-                    let cost = Cost { block: 0, ..Cost::of_decoding(&*self.engine, &header) };
-                    let (needed, limit) = (cost.least(), self.options.max_memory);
-                    if needed > limit {
-                        return Err(Error::LimitMemory { needed, limit });
-                    }
-                    if needed > survey.cost.least() {
-                        survey.cost = cost;
-                    }
-                    survey.header.get_or_insert(header);
-                }
-                Event::Block(header, place) => {
-                    survey.total = survey.total.saturating_add(u64::from(header.content_len));
-                    if survey.total > limit {
-                        return Err(Error::LimitOutput { limit });
-                    }
-                    let (header, payload) = frames.payload_in_place(&header, place)?;
-                    let needed = ((survey.blocks.len() + 1) * size_of::<Surveyed<'_>>()) as u64;
-                    survey.blocks.try_reserve(1).map_err(|_| Error::OutOfMemory { needed })?;
-                    let modules = modules.clone();
-                    survey.blocks.push(Surveyed { header, place, payload, modules });
-                }
-                Event::FrameEnd => {}
-                Event::End => return Ok(survey),
+    fn survey(&self, input: &[u8], room: u64) -> Result<Survey, Error> {
+        let DecodeOptions { max_output, max_memory, .. } = self.options;
+        let layout = Layout::of_slice(input, max_memory, max_output.min(room))?;
+        let (mut last, mut modules, mut cost) = (LastModules::default(), Vec::new(), NO_COST);
+        for (number, frame) in layout.frames().iter().enumerate() {
+            let place = layout.place(number);
+            modules.push(last.of(&frame.header.modules, &self.options.modules, place)?);
+            // Contents and payloads lie in the caller's memory.
+            let of_frame = Cost { block: 0, ..Cost::of_decoding(&*self.engine, &frame.header) };
+            of_frame.share(1, max_memory)?;
+            if of_frame.least() > cost.least() {
+                cost = of_frame;
             }
         }
+        Ok(Survey { layout, modules, cost })
     }
 
     /// Decodes the surveyed blocks to `output`, which has the length of the contents.
-    fn decode(&mut self, input: &[u8], survey: Survey<'_>, output: &mut [u8]) -> Result<(), Error> {
-        let Survey { header, blocks, total, cost } = survey;
+    fn decode(&mut self, input: &[u8], survey: Survey, output: &mut [u8]) -> Result<(), Error> {
+        let Survey { layout, modules, cost } = survey;
+        let count = layout.frames().iter().map(FrameEntry::block_count).sum::<u64>() as usize;
         // Counting the cores takes longer than decoding a small block.
-        let permitted = if blocks.len() > 1 || self.options.auto.is_some() {
+        let permitted = if count > 1 || self.options.auto.is_some() {
             cost.share(self.options.threads, self.options.max_memory)?.workers
         } else {
             1
         };
-        let is_long = blocks.iter().any(|block| block.header.own.is_some());
+        let mut blocks = Vec::new();
+        reserve(&mut blocks, count)?;
+        for Placement { block: id, .. } in layout.placements(0..layout.len(), 0) {
+            blocks.push(layout.block_in(id, input, modules[id.frame].as_deref())?);
+        }
+        let is_long = blocks.iter().any(|(block, _)| block.header.own.is_some());
         if self.options.gpu.is_some() || self.options.auto.is_some() || is_long {
             let mut options = self.options.clone();
             // The length is known here, even if no header records it.
-            if let (None, Some(auto), Some(header)) = (&options.gpu, options.auto.take(), &header) {
+            if let (None, Some(auto), Some(frame)) =
+                (&options.gpu, options.auto.take(), layout.frames().first())
+            {
                 let mut job = AutoSession::new(
                     &auto,
-                    Workload::decoding(header),
+                    Workload::decoding(&frame.header),
                     options.max_memory,
                     options.statistics.as_ref(),
                 );
-                options.gpu = job.choose(None, Some(total), permitted);
+                options.gpu = job.choose(None, Some(layout.len()), permitted);
             }
             if options.gpu.is_some() || is_long {
                 // A decoder's threads can hand batches to a device, and it keeps what distant matches repeat.
@@ -207,11 +193,11 @@ impl Decompressor {
         }
         let mut rest = output;
         let mut parts = Vec::new();
-        reserve(&mut parts, blocks.len())?;
-        for block in &blocks {
+        reserve(&mut parts, count)?;
+        for (block, place) in blocks {
             let (contents, later) = rest.split_at_mut(block.header.content_len as usize);
             rest = later;
-            parts.push((block, contents));
+            parts.push((block, place, contents));
         }
         let engine = &*self.engine;
         let workers = permitted.min(parts.len());
@@ -225,10 +211,7 @@ impl Decompressor {
             self.pool = None;
             self.pool = thread_pool(workers).map(|pool| OfProcess::new((workers, pool)));
         }
-        let decode = |(surveyed, contents): &mut (&Surveyed<'_>, &mut [u8])| {
-            let Surveyed { header, payload, modules, place } = surveyed;
-            let modules = modules.as_deref();
-            let block = Block { header: *header, payload: Some(payload), modules };
+        let decode = |(block, place, contents): &mut (Block<'_>, Place, &mut [u8])| {
             block.decode(engine, contents).map_err(|fault| fault.at(*place))
         };
         match self.pool.as_ref().and_then(OfProcess::get) {
@@ -243,21 +226,11 @@ impl Decompressor {
 /// The cost of an input without frames.
 const NO_COST: Cost = Cost { fixed: 0, worker: 0, block: 0 };
 
-/// A block of the input.
-struct Surveyed<'a> {
-    header: BlockHeader,
-    place: Place,
-    payload: &'a [u8],
-    modules: Option<Arc<FrameModules>>,
-}
-
 /// The structures of an input.
-struct Survey<'a> {
-    /// Header of the first frame.
-    header: Option<FrameHeader>,
-    blocks: Vec<Surveyed<'a>>,
-    /// Length of the contents.
-    total: u64,
+struct Survey {
+    layout: Layout,
+    /// What runs the modules of each frame, if it has some.
+    modules: Vec<Option<Arc<FrameModules>>>,
     /// The cost of the frame whose blocks need the most memory.
     cost: Cost,
 }

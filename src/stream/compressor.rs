@@ -1,11 +1,12 @@
-//! Compresses whole slices.
+//! Compresses whole slices, and can keep its threads, tables and buffers from call to call.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use rayon::ThreadPool;
 use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 
-use super::append;
+use super::encoder::{EncodeBasis, EncodePlan, Encoder, MIN_BEFORE_BOUNDARY};
+use super::frame_writer::FrameWriter;
 use crate::codec::distant::MIN_NEAR_BLOCK;
 use crate::codec::reserve;
 use crate::error::Error;
@@ -16,8 +17,6 @@ use crate::pipeline::memory::{Cost, Share, payload_capacity};
 use crate::pipeline::modules::refusal;
 use crate::pipeline::scheduler::thread_pool;
 use crate::process::PerProcess;
-use crate::stream::encoder::{EncodeBasis, EncodePlan, Encoder, MIN_BEFORE_BOUNDARY};
-use crate::stream::frame_writer::FrameWriter;
 
 /// Blocks that each worker of a [`Compressor`] gets before any is written, if memory permits.
 const BLOCKS_PER_WORKER: usize = 8;
@@ -262,4 +261,52 @@ fn stream_to(input: &[u8], writer: impl Write, options: &Options) -> Result<u64,
     encoder.read_from(&mut &input[..])?;
     encoder.finish_by_ref()?;
     Ok(encoder.bytes_out())
+}
+
+/// Has `write` append to `output`, which stays as it was after an error. Returns the number of bytes appended.
+fn append(
+    output: &mut Vec<u8>,
+    write: impl FnOnce(Growing<'_>) -> Result<u64, Error>,
+) -> Result<usize, Error> {
+    let start = output.len();
+    let written = write(Growing(output));
+    if written.is_err() {
+        output.truncate(start);
+    }
+    written.map(|_| output.len() - start)
+}
+
+/// Memory of the caller's to write a result to. It counts what does not fit, so that the caller learns how much it
+/// takes.
+pub struct Bounded<'a>(pub &'a mut [u8]);
+
+impl Write for Bounded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let fits = bytes.len().min(self.0.len());
+        let (place, rest) = std::mem::take(&mut self.0).split_at_mut(fits);
+        place.copy_from_slice(&bytes[..fits]);
+        self.0 = rest;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A vector to write to. A write returns an error when the system refuses memory.
+#[derive(Debug)]
+pub struct Growing<'a>(pub &'a mut Vec<u8>);
+
+impl Write for Growing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let needed = (self.0.len() + bytes.len()) as u64;
+        self.0.try_reserve(bytes.len()).map_err(|_| Error::OutOfMemory { needed })?;
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
