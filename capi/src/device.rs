@@ -21,6 +21,15 @@ pub enum Device {
 static OPENED: Lock<Vec<(String, Gpu)>> = Lock::new();
 
 impl Device {
+    /// Sets this device in `options`, with their setters.
+    pub fn set<T>(&self, options: T, auto: fn(T, &Auto) -> T, gpu: fn(T, Gpu) -> T) -> T {
+        match self {
+            Self::Cpu => options,
+            Self::Auto(chooser) => auto(options, chooser),
+            Self::Named(device) => gpu(options, device.clone()),
+        }
+    }
+
     /// The device with this name.
     pub fn named(name: &str) -> Result<Self, Failure> {
         match name {

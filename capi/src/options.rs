@@ -1,12 +1,78 @@
 //! Options for compression and decompression.
 
 use std::ffi::c_char;
+use std::str::FromStr;
 
-use pz::{DecodeOptions, Level, Modules, Options};
+use pz::{DecodeOptions, Error, Level, Modules, Options};
 
 use crate::device::Device;
 use crate::memory::{free, object, text};
-use crate::status::{guarded, pz_status};
+use crate::status::{Failure, guarded, pz_status};
+
+/// Options behind a pointer, and the device that works beside the threads.
+trait Chosen {
+    type Options: Clone;
+
+    fn parts(&mut self) -> (&mut Self::Options, &mut Device);
+}
+
+impl Chosen for pz_options {
+    type Options = Options;
+
+    fn parts(&mut self) -> (&mut Options, &mut Device) {
+        (&mut self.0, &mut self.1)
+    }
+}
+
+impl Chosen for pz_decode_options {
+    type Options = DecodeOptions;
+
+    fn parts(&mut self) -> (&mut DecodeOptions, &mut Device) {
+        (&mut self.0, &mut self.1)
+    }
+}
+
+/// Replaces options by what `change` makes of them.
+///
+/// # Safety
+/// `chosen` is NULL or points to options that nothing else uses.
+unsafe fn set<C: Chosen>(
+    chosen: *mut C,
+    change: impl FnOnce(C::Options) -> Result<C::Options, Failure>,
+) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let (options, _) = unsafe { object(chosen) }?.parts();
+        *options = change(options.clone())?;
+        Ok(())
+    })
+}
+
+/// Calls a setter of options with the value that `value` names.
+///
+/// # Safety
+/// `chosen` is NULL or points to options that nothing else uses. `value` is NULL or text that ends with a zero byte.
+unsafe fn set_named<C: Chosen, V: FromStr<Err = Error>>(
+    chosen: *mut C,
+    setter: fn(C::Options, V) -> C::Options,
+    value: *const c_char,
+) -> pz_status {
+    // SAFETY: The caller's promise.
+    unsafe { set(chosen, |options| Ok(setter(options, text(value)?.parse()?))) }
+}
+
+/// Sets the device with the name `device`.
+///
+/// # Safety
+/// That of [`set_named`].
+unsafe fn set_device<C: Chosen>(chosen: *mut C, device: *const c_char) -> pz_status {
+    guarded(|| {
+        // SAFETY: The caller's promise.
+        let (chosen, device) = unsafe { (object(chosen)?, text(device)?) };
+        *chosen.parts().1 = Device::named(device)?;
+        Ok(())
+    })
+}
 
 /// How to compress.
 pub struct pz_options(Options, Device);
@@ -33,12 +99,8 @@ pub unsafe extern "C" fn pz_options_free(options: *mut pz_options) {
 /// `options` came from `pz_options_new` and is not in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pz_options_level(options: *mut pz_options, level: u32) -> pz_status {
-    guarded(|| {
-        // SAFETY: The caller's promise.
-        let options = unsafe { object(options) }?;
-        options.0 = options.0.clone().level(Level::new(level)?);
-        Ok(())
-    })
+    // SAFETY: The caller's promise.
+    unsafe { set(options, |options| Ok(options.level(Level::new(level)?))) }
 }
 
 /// Sets the pipeline instead of the level's: "lzh", "lzf", "bwt", "fse" or "store".
@@ -50,14 +112,8 @@ pub unsafe extern "C" fn pz_options_pipeline(
     options: *mut pz_options,
     pipeline: *const c_char,
 ) -> pz_status {
-    guarded(|| {
-        // SAFETY: The caller's promise.
-        let options = unsafe { object(options) }?;
-        // SAFETY: The caller's promise.
-        let pipeline = unsafe { text(pipeline) }?;
-        options.0 = options.0.clone().pipeline(pipeline.parse()?);
-        Ok(())
-    })
+    // SAFETY: The caller's promise.
+    unsafe { set_named(options, Options::pipeline, pipeline) }
 }
 
 /// Rearranges typed data first: "f32", "bf16", "i16", "i64x3" and so on, chains such as
@@ -70,14 +126,8 @@ pub unsafe extern "C" fn pz_options_filter(
     options: *mut pz_options,
     filter: *const c_char,
 ) -> pz_status {
-    guarded(|| {
-        // SAFETY: The caller's promise.
-        let options = unsafe { object(options) }?;
-        // SAFETY: The caller's promise.
-        let filter = unsafe { text(filter) }?;
-        options.0 = options.0.clone().filter(filter.parse()?);
-        Ok(())
-    })
+    // SAFETY: The caller's promise.
+    unsafe { set_named(options, Options::filter, filter) }
 }
 
 /// Sets the block size instead of the level's, in bytes: a power of two.
@@ -89,12 +139,8 @@ pub unsafe extern "C" fn pz_options_block_size(
     options: *mut pz_options,
     block_size: u64,
 ) -> pz_status {
-    guarded(|| {
-        // SAFETY: The caller's promise.
-        let options = unsafe { object(options) }?;
-        options.0 = options.0.clone().block_size(block_size);
-        Ok(())
-    })
+    // SAFETY: The caller's promise.
+    unsafe { set(options, |options| Ok(options.block_size(block_size))) }
 }
 
 /// Sets the window instead of the level's, in bytes: a power of two.
@@ -103,12 +149,8 @@ pub unsafe extern "C" fn pz_options_block_size(
 /// `options` came from `pz_options_new` and is not in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pz_options_window(options: *mut pz_options, window: u64) -> pz_status {
-    guarded(|| {
-        // SAFETY: The caller's promise.
-        let options = unsafe { object(options) }?;
-        options.0 = options.0.clone().window(window);
-        Ok(())
-    })
+    // SAFETY: The caller's promise.
+    unsafe { set(options, |options| Ok(options.window(window))) }
 }
 
 /// Also looks for repetitions of earlier blocks, up to `bytes` back. The default is 0, which turns this off; for level
@@ -121,12 +163,8 @@ pub unsafe extern "C" fn pz_options_long_distance(
     options: *mut pz_options,
     bytes: u64,
 ) -> pz_status {
-    guarded(|| {
-        // SAFETY: The caller's promise.
-        let options = unsafe { object(options) }?;
-        options.0 = options.0.clone().long_distance(bytes);
-        Ok(())
-    })
+    // SAFETY: The caller's promise.
+    unsafe { set(options, |options| Ok(options.long_distance(bytes))) }
 }
 
 /// Sets whether the contents decide where frames end; the default is no. After a change of the contents, most of the
@@ -139,12 +177,8 @@ pub unsafe extern "C" fn pz_options_rsyncable(
     options: *mut pz_options,
     rsyncable: bool,
 ) -> pz_status {
-    guarded(|| {
-        // SAFETY: The caller's promise.
-        let options = unsafe { object(options) }?;
-        options.0 = options.0.clone().rsyncable(rsyncable);
-        Ok(())
-    })
+    // SAFETY: The caller's promise.
+    unsafe { set(options, |options| Ok(options.rsyncable(rsyncable))) }
 }
 
 /// Sets the number of threads; 0, the default, means one for each core. The result does not depend on it.
@@ -153,12 +187,8 @@ pub unsafe extern "C" fn pz_options_rsyncable(
 /// `options` came from `pz_options_new` and is not in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pz_options_threads(options: *mut pz_options, threads: usize) -> pz_status {
-    guarded(|| {
-        // SAFETY: The caller's promise.
-        let options = unsafe { object(options) }?;
-        options.0 = options.0.clone().threads(threads);
-        Ok(())
-    })
+    // SAFETY: The caller's promise.
+    unsafe { set(options, |options| Ok(options.threads(threads))) }
 }
 
 /// Limits the memory to take beside the caller's buffers, in bytes. The default is 2 GiB.
@@ -167,12 +197,8 @@ pub unsafe extern "C" fn pz_options_threads(options: *mut pz_options, threads: u
 /// `options` came from `pz_options_new` and is not in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pz_options_memory(options: *mut pz_options, memory: u64) -> pz_status {
-    guarded(|| {
-        // SAFETY: The caller's promise.
-        let options = unsafe { object(options) }?;
-        options.0 = options.0.clone().memory(memory);
-        Ok(())
-    })
+    // SAFETY: The caller's promise.
+    unsafe { set(options, |options| Ok(options.memory(memory))) }
 }
 
 /// Declares the length of the input in bytes, for readers that cannot seek.
@@ -184,12 +210,8 @@ pub unsafe extern "C" fn pz_options_content_size(
     options: *mut pz_options,
     content_size: u64,
 ) -> pz_status {
-    guarded(|| {
-        // SAFETY: The caller's promise.
-        let options = unsafe { object(options) }?;
-        options.0 = options.0.clone().content_size(content_size);
-        Ok(())
-    })
+    // SAFETY: The caller's promise.
+    unsafe { set(options, |options| Ok(options.content_size(content_size))) }
 }
 
 /// Sets a device that works beside the threads: "cuda", "opencl" or "webgpu", with a number after a colon if there are
@@ -203,12 +225,8 @@ pub unsafe extern "C" fn pz_options_device(
     options: *mut pz_options,
     device: *const c_char,
 ) -> pz_status {
-    guarded(|| {
-        // SAFETY: The caller's promise.
-        let (options, device) = unsafe { (object(options)?, text(device)?) };
-        options.1 = Device::named(device)?;
-        Ok(())
-    })
+    // SAFETY: The caller's promise.
+    unsafe { set_device(options, device) }
 }
 
 /// How to decompress.
@@ -239,12 +257,8 @@ pub unsafe extern "C" fn pz_decode_options_threads(
     options: *mut pz_decode_options,
     threads: usize,
 ) -> pz_status {
-    guarded(|| {
-        // SAFETY: The caller's promise.
-        let options = unsafe { object(options) }?;
-        options.0 = options.0.clone().threads(threads);
-        Ok(())
-    })
+    // SAFETY: The caller's promise.
+    unsafe { set(options, |options| Ok(options.threads(threads))) }
 }
 
 /// Limits the bytes of contents, for untrusted input.
@@ -256,12 +270,8 @@ pub unsafe extern "C" fn pz_decode_options_max_output(
     options: *mut pz_decode_options,
     max_output: u64,
 ) -> pz_status {
-    guarded(|| {
-        // SAFETY: The caller's promise.
-        let options = unsafe { object(options) }?;
-        options.0 = options.0.clone().max_output(max_output);
-        Ok(())
-    })
+    // SAFETY: The caller's promise.
+    unsafe { set(options, |options| Ok(options.max_output(max_output))) }
 }
 
 /// Sets whether all modules in the input may run; by default none may. Modules are programs by the author of the input.
@@ -274,13 +284,9 @@ pub unsafe extern "C" fn pz_decode_options_allow_modules(
     options: *mut pz_decode_options,
     allow: bool,
 ) -> pz_status {
-    guarded(|| {
-        // SAFETY: The caller's promise.
-        let options = unsafe { object(options) }?;
-        let modules = if allow { Modules::Allow } else { Modules::Refuse };
-        options.0 = options.0.clone().modules(modules);
-        Ok(())
-    })
+    let modules = if allow { Modules::Allow } else { Modules::Refuse };
+    // SAFETY: The caller's promise.
+    unsafe { set(options, |options| Ok(options.modules(modules))) }
 }
 
 /// Limits the memory to take beside the caller's buffers, in bytes. The default is 2 GiB.
@@ -292,12 +298,8 @@ pub unsafe extern "C" fn pz_decode_options_max_memory(
     options: *mut pz_decode_options,
     max_memory: u64,
 ) -> pz_status {
-    guarded(|| {
-        // SAFETY: The caller's promise.
-        let options = unsafe { object(options) }?;
-        options.0 = options.0.clone().max_memory(max_memory);
-        Ok(())
-    })
+    // SAFETY: The caller's promise.
+    unsafe { set(options, |options| Ok(options.max_memory(max_memory))) }
 }
 
 /// Sets a device that works beside the threads, as `pz_options_device` does.
@@ -309,12 +311,8 @@ pub unsafe extern "C" fn pz_decode_options_device(
     options: *mut pz_decode_options,
     device: *const c_char,
 ) -> pz_status {
-    guarded(|| {
-        // SAFETY: The caller's promise.
-        let (options, device) = unsafe { (object(options)?, text(device)?) };
-        options.1 = Device::named(device)?;
-        Ok(())
-    })
+    // SAFETY: The caller's promise.
+    unsafe { set_device(options, device) }
 }
 
 /// The options behind a pointer; the defaults for NULL.
@@ -323,13 +321,11 @@ pub unsafe extern "C" fn pz_decode_options_device(
 /// `options` is NULL or came from `pz_options_new`.
 pub unsafe fn encode_options(options: *const pz_options) -> Options {
     // SAFETY: The caller's promise.
-    let Some(pz_options(options, device)) = (unsafe { options.as_ref() }) else {
-        return Options::new();
-    };
-    match device {
-        Device::Cpu => options.clone(),
-        Device::Auto(auto) => options.clone().auto(auto),
-        Device::Named(gpu) => options.clone().gpu(gpu.clone()),
+    match unsafe { options.as_ref() } {
+        Some(pz_options(options, device)) => {
+            device.set(options.clone(), Options::auto, Options::gpu)
+        }
+        None => Options::new(),
     }
 }
 
@@ -339,12 +335,10 @@ pub unsafe fn encode_options(options: *const pz_options) -> Options {
 /// `options` is NULL or came from `pz_decode_options_new`.
 pub unsafe fn decode_options(options: *const pz_decode_options) -> DecodeOptions {
     // SAFETY: The caller's promise.
-    let Some(pz_decode_options(options, device)) = (unsafe { options.as_ref() }) else {
-        return DecodeOptions::new();
-    };
-    match device {
-        Device::Cpu => options.clone(),
-        Device::Auto(auto) => options.clone().auto(auto),
-        Device::Named(gpu) => options.clone().gpu(gpu.clone()),
+    match unsafe { options.as_ref() } {
+        Some(pz_decode_options(options, device)) => {
+            device.set(options.clone(), DecodeOptions::auto, DecodeOptions::gpu)
+        }
+        None => DecodeOptions::new(),
     }
 }
