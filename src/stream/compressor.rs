@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use rayon::ThreadPool;
 use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 
-use super::encoder::{EncodeBasis, EncodePlan, Encoder, MIN_BEFORE_BOUNDARY};
+use super::encoder::{EncodeBasis, EncodePlan, Encoder, MIN_BOUNDARY_DISTANCE};
 use super::frame_writer::FrameWriter;
 use crate::codec::distant::MIN_NEAR_BLOCK;
 use crate::codec::reserve;
@@ -162,7 +162,7 @@ impl Compressor {
         let is_long = self.options.chosen_long_distance() > 0
             && input.len() > self.basis.header.block_size()
             || self.options.is_near() && input.len() >= MIN_NEAR_BLOCK;
-        let is_cut = self.options.rsyncable && input.len() >= MIN_BEFORE_BOUNDARY;
+        let is_cut = self.options.rsyncable && input.len() >= MIN_BOUNDARY_DISTANCE;
         if self.options.gpu.is_some() || is_long || is_cut || self.asks_auto(input.len()) {
             return stream_to(input, writer, &self.options);
         }

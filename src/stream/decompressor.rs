@@ -177,13 +177,13 @@ impl Decompressor {
             if let (None, Some(auto), Some(frame)) =
                 (&options.gpu, options.auto.take(), layout.frames().first())
             {
-                let mut job = AutoSession::new(
+                let mut session = AutoSession::new(
                     &auto,
                     Workload::decoding(&frame.header),
                     options.max_memory,
                     options.statistics.as_ref(),
                 );
-                options.gpu = job.choose(None, Some(layout.len()), permitted);
+                options.gpu = session.choose(None, Some(layout.len()), permitted);
             }
             if options.gpu.is_some() || is_long {
                 // A decoder's threads can hand batches to a device, and it keeps what distant matches repeat.

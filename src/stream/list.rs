@@ -168,7 +168,7 @@ fn reserve_one<T>(items: &mut Vec<T>) -> Result<(), Error> {
 /// ```
 pub struct Listing<R> {
     reader: R,
-    read_ahead: Option<ReadAhead<R>>,
+    read_ahead: Option<PrefetchFn<R>>,
     window: Window,
     /// A second window on the file, for the index, while the first is at the blocks.
     index: Window,
@@ -192,17 +192,17 @@ pub struct Listing<R> {
     at: u64,
     /// Offset of the next frame's contents.
     content_start: u64,
-    blocks: Option<Blocks>,
+    blocks: Option<UnlistedBlocks>,
 }
 
 /// Brings parts of the file that are read next.
-type ReadAhead<R> = fn(&mut R, &[Range<u64>]) -> io::Result<()>;
+type PrefetchFn<R> = fn(&mut R, &[Range<u64>]) -> io::Result<()>;
 
 /// The headers of so many blocks are read ahead.
 const AHEAD: u64 = 256;
 
 /// The blocks of a frame that have not been listed yet.
-struct Blocks {
+struct UnlistedBlocks {
     frame_number: u64,
     frame: FrameEntry,
     index_start: u64,
@@ -341,7 +341,7 @@ impl<R: Read + Seek> Listing<R> {
             .content_start
             .checked_add(frame.footer.content_size)
             .ok_or_else(|| Fault::Corrupt("the contents are too long").at(place))?;
-        self.blocks = Some(Blocks {
+        self.blocks = Some(UnlistedBlocks {
             frame_number: self.number,
             frame: frame.clone(),
             index_start,

@@ -11,24 +11,24 @@ use crate::sync::{Condvar, Mutex};
 
 /// Gives blocks their turns.
 pub(crate) struct Turns {
-    shared: Arc<Shared>,
+    shared: Arc<SharedTurns>,
     /// The turns given so far.
     given: u64,
 }
 
 /// The turn of one block. If it is dropped, those after it fail.
 pub(crate) struct Turn {
-    shared: Arc<Shared>,
+    shared: Arc<SharedTurns>,
     number: u64,
 }
 
-struct Shared {
+struct SharedTurns {
     codes_lists: bool,
-    state: Mutex<State>,
+    state: Mutex<TurnState>,
     passed: Condvar,
 }
 
-struct State {
+struct TurnState {
     finder: Finder,
     /// The turn that comes next.
     next: u64,
@@ -39,8 +39,8 @@ struct State {
 impl Turns {
     pub(crate) fn new(finder: Finder) -> Self {
         let codes_lists = finder.is_near();
-        let state = Mutex::new(State { finder, next: 0, is_broken: false });
-        let shared = Arc::new(Shared { codes_lists, state, passed: Condvar::new() });
+        let state = Mutex::new(TurnState { finder, next: 0, is_broken: false });
+        let shared = Arc::new(SharedTurns { codes_lists, state, passed: Condvar::new() });
         Self { shared, given: 0 }
     }
 
@@ -69,7 +69,7 @@ impl Turn {
         begins_frame: bool,
     ) -> Result<Vec<DistantMatch>, Error> {
         let state = self.shared.state.lock();
-        let waits = |state: &mut State| !state.is_broken && state.next != self.number;
+        let waits = |state: &mut TurnState| !state.is_broken && state.next != self.number;
         let mut state = self.shared.passed.wait_while(state, waits);
         if state.is_broken {
             return Err(Error::Internal { what: "an earlier block was not searched" });

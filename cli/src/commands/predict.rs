@@ -91,7 +91,7 @@ pub fn predict(
 ) -> Result<Option<Forecast>, Failure> {
     let (bytes, subjects) = match (&args.file, args.size) {
         (Some(path), _) => of_file(path, args)?,
-        (None, Some(Size(bytes))) => (bytes, both_ways(args)?),
+        (None, Some(Size(bytes))) => (bytes, both_directions(args)?),
         (None, None) => return Ok(None),
     };
     let auto = settings::auto(memory);
@@ -140,7 +140,7 @@ fn of_file(path: &Path, args: &Cost) -> Result<(u64, Vec<Subject>), Failure> {
         return Ok((bytes, vec![Subject::Decode(kind)]));
     }
     let bytes = file.metadata().map_err(|error| of(path, error.into()))?.len();
-    Ok((bytes, both_ways(args)?))
+    Ok((bytes, both_directions(args)?))
 }
 
 fn is_compressed(path: &Path) -> bool {
@@ -152,7 +152,7 @@ fn of(path: &Path, failure: Failure) -> Failure {
     Failure { what: format!("{}: {}", show(path), failure.what), ..failure }
 }
 
-fn both_ways(args: &Cost) -> Result<Vec<Subject>, Failure> {
+fn both_directions(args: &Cost) -> Result<Vec<Subject>, Failure> {
     let levels = match &args.levels.0 {
         given if given.is_empty() => vec![Level::DEFAULT],
         given => given.clone(),

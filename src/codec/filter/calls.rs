@@ -52,17 +52,17 @@ impl Machine {
 
     /// Replaces distances in a unit's calls by addresses.
     pub(super) fn apply(self, unit: &mut [u8]) {
-        self.each(unit, |number, place| number.wrapping_add(place));
+        self.for_each_call(unit, |number, place| number.wrapping_add(place));
     }
 
     /// Replaces addresses by distances again.
     pub(super) fn undo(self, unit: &mut [u8]) {
-        self.each(unit, |number, place| number.wrapping_sub(place));
+        self.for_each_call(unit, |number, place| number.wrapping_sub(place));
     }
 
     /// Calls `change` for each call, with the number in the call and the place from which its distance counts, and
     /// replaces the number by the result. Numbers and places count bytes for x86, and words for Arm.
-    pub(super) fn each(self, unit: &mut [u8], mut change: impl FnMut(u32, u32) -> u32) {
+    pub(super) fn for_each_call(self, unit: &mut [u8], mut change: impl FnMut(u32, u32) -> u32) {
         match self {
             #[cfg(all(feature = "simd", target_arch = "x86_64"))]
             Self::X86 if crate::codec::lanes::avx2::is_available() => {

@@ -144,11 +144,11 @@ pub(crate) struct Recent {
 
 impl Recent {
     /// The most blocks that are kept: as many as a block may repeat.
-    pub(crate) const MOST: usize = distant::MAX_SOURCES;
+    pub(crate) const MAX_BLOCKS: usize = distant::MAX_SOURCES;
 
     /// The most bytes that these blocks take, of a frame with this header.
     pub(crate) const fn memory(frame: &FrameHeader) -> u64 {
-        (Self::MOST * frame.block_size()) as u64
+        (Self::MAX_BLOCKS * frame.block_size()) as u64
     }
 
     /// The own bytes of the blocks of a frame; `load` decodes those that are not here.
@@ -174,7 +174,7 @@ impl<L: FnMut(u64) -> Result<Buffer, Error>> Sources for RecentOr<'_, L> {
         let own = match found {
             Some(at) => all.remove(at),
             None => {
-                if all.len() == Recent::MOST {
+                if all.len() == Recent::MAX_BLOCKS {
                     all.remove(0);
                 }
                 (self.frame, number, (self.load)(number)?)

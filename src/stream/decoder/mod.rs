@@ -49,7 +49,7 @@ pub struct Decoder<R: Read> {
     modules: LastModules,
     cost: Cost,
     flow: Flow<DecodeTask>,
-    job: Option<AutoSession>,
+    auto_session: Option<AutoSession>,
     /// Whether a GPU has been chosen and waits until no block is in flight.
     is_joining: bool,
     /// A frame that waits until no block of the frame before is in flight, because its blocks need other memory.
@@ -65,7 +65,7 @@ pub struct Decoder<R: Read> {
     output: Option<Arc<dyn WriteAt>>,
     /// Where threads read the payloads of the blocks that they decode.
     payloads: Option<Payloads<R>>,
-    input: Input,
+    input: InputState,
     owner: Owner,
 }
 
@@ -78,7 +78,7 @@ struct Payloads<R> {
 }
 
 /// The state of the input.
-enum Input {
+enum InputState {
     Open,
     Ended,
     /// Reading failed. The caller gets the error after the contents before it.
@@ -99,22 +99,22 @@ impl<R: Read> Decoder<R> {
         let mut options = options.clone();
         let auto = options.auto.as_ref();
         let statistics = options.statistics.as_ref();
-        let mut job = auto.map(|auto| {
+        let mut auto_session = auto.map(|auto| {
             AutoSession::new(auto, Workload::decoding(&header), options.max_memory, statistics)
         });
-        if let Some(job) = &job {
-            options.statistics = Some(job.statistics().clone());
+        if let Some(session) = &auto_session {
+            options.statistics = Some(session.statistics().clone());
         }
         let statistics = options.statistics.as_ref();
         let engine = Counted::new(Arc::new(CpuEngine::new()), statistics, false);
         let cost = Cost::of_decoding(&*engine, &header);
         let blocks = header.content_size.map(|size| header.block_count(size));
         let mut share = cost.share_for(blocks, options.threads, options.max_memory)?;
-        if let Some(job) = &mut job {
+        if let Some(session) = &mut auto_session {
             // A large length in an unverified header is no reason to look for a device.
             let size = header.content_size.zip(options.input_size);
             let size = size.map(|(declared, len)| declared.min(most_contents(&header, len)));
-            options.gpu = job.choose(options.gpu.as_ref(), size, share.workers);
+            options.gpu = session.choose(options.gpu.as_ref(), size, share.workers);
         }
         let accelerator = accelerator(&header, &cost, &mut share, &options);
         let mut decoder = Self {
@@ -124,7 +124,7 @@ impl<R: Read> Decoder<R> {
             modules: LastModules::default(),
             cost,
             flow: Flow::new(engine, share, accelerator),
-            job,
+            auto_session,
             is_joining: false,
             waiting: None,
             current: None,
@@ -133,7 +133,7 @@ impl<R: Read> Decoder<R> {
             bytes_out: 0,
             output: None,
             payloads: None,
-            input: Input::Open,
+            input: InputState::Open,
             owner: Owner::here(),
         };
         decoder.begin(header)?;
@@ -278,18 +278,18 @@ impl<R: Read> Decoder<R> {
                 Err(error) => {
                     // Pass on nothing after the faulty block.
                     self.flow.stop();
-                    self.input = Input::Failed(None);
+                    self.input = InputState::Failed(None);
                     Err(error)
                 }
             },
             None => match &mut self.input {
-                Input::Failed(error) => {
+                InputState::Failed(error) => {
                     let again = || Error::Io(io::Error::other("decoding failed earlier"));
                     Err(error.take().unwrap_or_else(again))
                 }
-                Input::Open | Input::Ended => {
-                    if let Some(job) = self.job.take() {
-                        job.learn();
+                InputState::Open | InputState::Ended => {
+                    if let Some(session) = self.auto_session.take() {
+                        session.learn();
                     }
                     Ok(None)
                 }
@@ -300,7 +300,7 @@ impl<R: Read> Decoder<R> {
     /// Reads blocks until the permitted number is in flight.
     fn read_ahead(&mut self) {
         self.flow.give_back(0);
-        while matches!(self.input, Input::Open) {
+        while matches!(self.input, InputState::Open) {
             let is_waiting = self.waiting.is_some() || self.is_joining;
             if !self.flow.has_room() || (is_waiting && self.flow.in_flight() > 0) {
                 return;
@@ -309,15 +309,17 @@ impl<R: Read> Decoder<R> {
                 self.is_joining = false;
                 let Self { header, cost, options, flow, .. } = self;
                 flow.join(|share| accelerator(header, cost, share, options));
-            } else if let Some(gpu) = self.job.as_mut().and_then(|job| job.look(self.promised)) {
+            } else if let Some(gpu) =
+                self.auto_session.as_mut().and_then(|session| session.look(self.promised))
+            {
                 self.options.gpu = Some(gpu);
                 self.is_joining = true;
                 continue;
             }
             if let Err(error) = self.read_one() {
-                self.input = Input::Failed(Some(error));
+                self.input = InputState::Failed(Some(error));
             }
-            if !matches!(self.input, Input::Open) {
+            if !matches!(self.input, InputState::Open) {
                 self.flow.end();
             }
         }
@@ -358,7 +360,7 @@ impl<R: Read> Decoder<R> {
                 self.flow.submit(task);
             }
             Event::FrameEnd => {}
-            Event::End => self.input = Input::Ended,
+            Event::End => self.input = InputState::Ended,
         }
         Ok(())
     }

@@ -4,13 +4,13 @@
 //! al., FastCDC, 2016). So whatever is inserted, deleted or changed, the same boundaries follow it, and between the
 //! same boundaries lie the same frames.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
 use super::Encoder;
 use crate::error::Error;
 
 /// The fewest bytes between two boundaries: shorter frames would compress badly.
-pub(in crate::stream) const LEAST: usize = 1 << 19;
+pub(in crate::stream) const MIN_BOUNDARY_DISTANCE: usize = 1 << 19;
 /// Bytes that the hash depends on.
 const REACH: usize = u64::BITS as usize;
 /// Hashes below this are boundaries: one in 2^20.
@@ -46,11 +46,11 @@ impl Boundaries {
     /// them.
     pub(super) fn find(&mut self, bytes: &[u8]) -> Option<usize> {
         // What has no influence on the first hash that counts need not be hashed.
-        let passed = (LEAST - REACH).saturating_sub(self.since).min(bytes.len());
+        let passed = (MIN_BOUNDARY_DISTANCE - REACH).saturating_sub(self.since).min(bytes.len());
         let mut hash = self.hash;
         for (i, byte) in bytes.iter().enumerate().skip(passed) {
             hash = (hash << 1).wrapping_add(GEAR[usize::from(*byte)]);
-            if hash < BELOW && self.since + i + 1 >= LEAST {
+            if hash < BELOW && self.since + i + 1 >= MIN_BOUNDARY_DISTANCE {
                 *self = Self::default();
                 return Some(i + 1);
             }
@@ -81,6 +81,20 @@ impl<W: Write> Encoder<W> {
     }
 }
 
+/// Reads until `buffer` is full or the input ends. Returns the number of bytes read.
+pub(super) fn fill(reader: &mut (impl Read + ?Sized), buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match reader.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,7 +121,7 @@ mod tests {
         let contents = noise(1, 12 << 20, 256);
         let whole = parts(&contents, usize::MAX);
         assert!((8..30).contains(&whole.len()), "{whole:?}");
-        assert!(whole.iter().all(|&len| len >= LEAST));
+        assert!(whole.iter().all(|&len| len >= MIN_BOUNDARY_DISTANCE));
         for piece in [1, 63, 64, 1000, 65_536] {
             assert_eq!(parts(&contents, piece), whole, "{piece}");
         }

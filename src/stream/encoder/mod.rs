@@ -35,8 +35,8 @@ use crate::pipeline::{Gpu, Options};
 use crate::process::Owner;
 
 pub use auto_finish::AutoFinishEncoder;
-use boundaries::Boundaries;
-pub(in crate::stream) use boundaries::LEAST as MIN_BEFORE_BOUNDARY;
+pub(in crate::stream) use boundaries::MIN_BOUNDARY_DISTANCE;
+use boundaries::{Boundaries, fill};
 pub(crate) use plan::EncodeBasis;
 pub(in crate::stream) use plan::EncodePlan;
 
@@ -68,7 +68,7 @@ pub struct Encoder<W: Write> {
     cost: Cost,
     /// It starts threads when a second block shows that there is work for them.
     flow: Flow<EncodeTask>,
-    job: Option<AutoSession>,
+    auto_session: Option<AutoSession>,
     frames: FrameWriter,
     /// The block being filled, and its length so far.
     current: Option<EncodeTask>,
@@ -96,7 +96,7 @@ impl<W: Write> Encoder<W> {
     }
 
     pub(crate) fn with_plan(writer: W, plan: EncodePlan, options: &Options) -> Self {
-        let EncodePlan { header, recipe, cost, flow, job, statistics, finder } = plan;
+        let EncodePlan { header, recipe, cost, flow, auto_session, statistics, finder } = plan;
         let mut options = options.clone();
         // A frame must have the length that its header declares.
         options.flush_ends_block &= header.content_size.is_none();
@@ -110,7 +110,7 @@ impl<W: Write> Encoder<W> {
             block_size: header.block_size(),
             cost,
             flow,
-            job,
+            auto_session,
             frames: FrameWriter::new(header),
             current: None,
             filled: 0,
@@ -153,8 +153,7 @@ impl<W: Write> Encoder<W> {
                 self.write_all(&next)?;
                 total += 1;
             }
-            self.room()?;
-            self.settle()?;
+            self.make_room(self.block_size)?;
             let Some(task) = &mut self.current else { return Err(NO_BLOCK) };
             let from = self.filled;
             // If reading fails, the part read so far must not pass for the whole input.
@@ -192,8 +191,7 @@ impl<W: Write> Encoder<W> {
         }
         while offset < end {
             // A short range takes no more memory than it needs. `settle` makes room for input after it.
-            self.room_for((end - offset).min(self.block_size as u64) as usize)?;
-            self.settle()?;
+            self.make_room((end - offset).min(self.block_size as u64) as usize)?;
             let Some(task) = &mut self.current else { return Err(NO_BLOCK) };
             let from = self.filled;
             let n = (end - offset).min((self.block_size - from) as u64);
@@ -252,8 +250,8 @@ impl<W: Write> Encoder<W> {
         self.emit_all()?;
         self.frames.finish(&mut self.writer)?;
         self.writer.flush()?;
-        if let Some(job) = &self.job {
-            job.learn();
+        if let Some(session) = &self.auto_session {
+            session.learn();
         }
         Ok(())
     }
@@ -315,13 +313,9 @@ impl<W: Write> Encoder<W> {
             && self.submitted.is_multiple_of(MAX_BLOCKS)
     }
 
-    /// Makes sure that `current` has room for at least one byte.
-    fn room(&mut self) -> Result<(), Error> {
-        self.room_for(self.block_size)
-    }
-
-    /// Makes sure that `current` has room for at least one byte. A new block gets room for `len` bytes.
-    fn room_for(&mut self, len: usize) -> Result<(), Error> {
+    /// Makes sure that `current` has room for at least one byte, and has read its contents so far. A new block gets
+    /// room for `len` bytes.
+    fn make_room(&mut self, len: usize) -> Result<(), Error> {
         self.check_failed()?;
         if self.filled == self.block_size
             && let Some(task) = self.current.take()
@@ -335,7 +329,7 @@ impl<W: Write> Encoder<W> {
             self.current = Some(task);
             self.filled = 0;
         }
-        Ok(())
+        self.settle()
     }
 
     /// If the current block's contents have not been read yet, reads the known part of them, so that more input can
@@ -391,7 +385,7 @@ impl<W: Write> Encoder<W> {
         while let Some(task) = self.flow.next_if_due() {
             self.emit(task)?;
         }
-        match self.job.as_mut().and_then(|job| job.look(self.bytes_in)) {
+        match self.auto_session.as_mut().and_then(|session| session.look(self.bytes_in)) {
             Some(gpu) => self.join(&gpu),
             None => Ok(()),
         }
@@ -461,20 +455,6 @@ impl<W: Write> Encoder<W> {
     }
 }
 
-/// Reads until `buffer` is full or the input ends. Returns the number of bytes read.
-fn fill(reader: &mut (impl Read + ?Sized), buffer: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match reader.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(n) => filled += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
-}
-
 const NO_BLOCK: Error = Error::Internal { what: "there is no block to fill" };
 
 impl<W: Write> Write for Encoder<W> {
@@ -482,8 +462,7 @@ impl<W: Write> Write for Encoder<W> {
         if buf.is_empty() {
             return Ok(0);
         }
-        self.room()?;
-        self.settle()?;
+        self.make_room(self.block_size)?;
         let Some(task) = &mut self.current else { return Err(NO_BLOCK.into()) };
         let room = buf.len().min(self.block_size - self.filled);
         let found = self.boundaries.as_mut().and_then(|places| places.find(&buf[..room]));

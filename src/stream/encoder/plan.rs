@@ -64,7 +64,7 @@ pub(crate) struct EncodePlan {
     pub(crate) recipe: Recipe,
     pub(crate) cost: Cost,
     pub(crate) flow: Flow<EncodeTask>,
-    pub(crate) job: Option<AutoSession>,
+    pub(crate) auto_session: Option<AutoSession>,
     pub(crate) statistics: Option<Statistics>,
     pub(crate) finder: Option<Finder>,
 }
@@ -72,7 +72,7 @@ pub(crate) struct EncodePlan {
 impl EncodePlan {
     /// `len` is the input's length, if known.
     pub(crate) fn new(options: &Options, len: Option<u64>) -> Result<Self, Error> {
-        let mut job = match options.auto.as_ref() {
+        let mut auto_session = match options.auto.as_ref() {
             Some(auto) => Some(AutoSession::new(
                 auto,
                 Workload::encoding(options)?,
@@ -81,20 +81,20 @@ impl EncodePlan {
             )),
             None => None,
         };
-        let of_job = job.as_ref().map(AutoSession::statistics);
-        let statistics = options.statistics.as_ref().or(of_job).cloned();
+        let of_session = auto_session.as_ref().map(AutoSession::statistics);
+        let statistics = options.statistics.as_ref().or(of_session).cloned();
         let EncodeBasis { header, recipe, engine, cost } =
             EncodeBasis::new(options, statistics.as_ref())?;
         let known = options.content_size.filter(|_| !options.rsyncable);
         let blocks = known.map(|size| header.block_count(size));
         let mut share = cost.share_for(blocks, options.threads, options.memory)?;
         let named = options.gpu.as_ref();
-        let gpu = match &mut job {
-            Some(job) => job.choose(named, len, share.workers),
+        let gpu = match &mut auto_session {
+            Some(session) => session.choose(named, len, share.workers),
             None => named.cloned(),
         };
         let workload = Workload::encoding(options)?;
-        let job_of_device = Job {
+        let job = Job {
             work: BlockTask::Encode { recipe, verify: options.verify },
             block_len: header.block_size() as u32,
             bytes: len,
@@ -103,14 +103,13 @@ impl EncodePlan {
             statistics: statistics.as_ref(),
             learned: options.auto.clone().map(|auto| (auto, workload)),
         };
-        let accelerator =
-            gpu.as_ref().and_then(|gpu| Accelerator::new(gpu, job_of_device, &mut share));
+        let accelerator = gpu.as_ref().and_then(|gpu| Accelerator::new(gpu, job, &mut share));
         let finder = (header.reach > 0).then(|| match options.is_near() {
             true => Finder::with_near(header.reach, header.block_size()),
             false => Finder::new(header.reach),
         });
         let finder = finder.transpose()?;
         let flow = Flow::new(engine, share, accelerator);
-        Ok(Self { header, recipe, cost, flow, job, statistics, finder })
+        Ok(Self { header, recipe, cost, flow, auto_session, statistics, finder })
     }
 }

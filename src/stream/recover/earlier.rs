@@ -33,7 +33,7 @@ impl Earlier {
     /// The most bytes of memory that restoring takes besides, for blocks of `block_size` bytes.
     pub(super) const fn memory(block_size: usize) -> u64 {
         // A block and its list of matches; own bytes, and those of another block, with its payload.
-        (Recent::MOST as u64 + 5) * block_size as u64
+        (Recent::MAX_BLOCKS as u64 + 5) * block_size as u64
     }
 
     /// Notes where a block lies, and keeps so many `places`.

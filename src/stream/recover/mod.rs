@@ -133,7 +133,7 @@ impl<R: Read + Seek> Recovery<R> {
     /// Whether the end of a frame is missing, so that its length is unknown: contents may then be lost that no
     /// [`Piece::Lost`] reports. After the last piece this holds for the whole file.
     pub fn end_unknown(&self) -> bool {
-        self.ahead.end_unknown()
+        self.ahead.is_end_unknown()
     }
 
     /// The next part of the file; `None` at its end.

@@ -42,7 +42,7 @@ pub(super) struct ReadAhead {
 
 /// How memory is divided among stretches. It holds as long as blocks are of one kind.
 struct Division {
-    kind: Kind,
+    kind: BlockKind,
     /// Bytes of memory that the salvage takes.
     salvage: u64,
     cost: Cost,
@@ -57,7 +57,7 @@ const ALONE: Share = Share { workers: 1, in_flight: 1 };
 
 /// What the memory to decode a block depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Kind {
+struct BlockKind {
     pipeline: Pipeline,
     block_log: u8,
     /// How many places of blocks are kept, because later ones may repeat them.
@@ -76,7 +76,7 @@ fn places_for(is_repeated: Option<bool>) -> u32 {
     }
 }
 
-impl Kind {
+impl BlockKind {
     /// The kind of a block. `None` if there are no such blocks.
     fn of(header: &BlockHeader, is_repeated: Option<bool>) -> Option<Self> {
         // The frame's header may be lost; the block says enough.
@@ -127,10 +127,10 @@ impl ReadAhead {
     }
 
     /// Whether the end of a frame is missing in the part taken; at the end, in the whole file.
-    pub(super) fn end_unknown(&self) -> bool {
+    pub(super) fn is_end_unknown(&self) -> bool {
         match &self.current {
-            Some(current) => current.end_unknown(),
-            None => self.salvage.end_unknown(),
+            Some(current) => current.is_end_unknown(),
+            None => self.salvage.is_end_unknown(),
         }
     }
 
@@ -222,7 +222,7 @@ impl ReadAhead {
     /// Whether `stretch` may take a step.
     fn admit(&mut self, step: &Step, stretch: &mut Stretch, is_alone: bool) -> Result<bool, Error> {
         let Step::Block { header, is_repeated, .. } = step else { return Ok(true) };
-        let Some(kind) = Kind::of(header, *is_repeated) else { return Ok(true) };
+        let Some(kind) = BlockKind::of(header, *is_repeated) else { return Ok(true) };
         Ok(stretch.has_room(header) && self.make_room(kind, stretch, is_alone)?)
     }
 
@@ -232,7 +232,7 @@ impl ReadAhead {
     /// [`Error::LimitMemory`] if the options do not permit enough memory for one such block.
     fn make_room(
         &mut self,
-        kind: Kind,
+        kind: BlockKind,
         stretch: &mut Stretch,
         is_alone: bool,
     ) -> Result<bool, Error> {
@@ -271,7 +271,7 @@ impl ReadAhead {
     ) -> Result<(), Error> {
         let step = match step {
             Step::Block { header, frame, source, range, is_repeated, .. }
-                if Kind::of(&header, is_repeated).is_none() =>
+                if BlockKind::of(&header, is_repeated).is_none() =>
             {
                 Step::Lost { frame, source, range: Some(range) }
             }

@@ -22,13 +22,14 @@ const MAX_SHARED: usize = 1 << MIN_BLOCK_LOG;
 pub(super) const MAX_STEPS: usize = 512;
 
 /// The most memory that the steps of a stretch take, in bytes, besides payloads and contents.
-pub(super) const STEPS_MEMORY: u64 =
-    (MAX_STEPS * (size_of::<Entry>() + size_of::<DecodeJob<'_>>() + size_of::<Outcome>())) as u64;
+pub(super) const STEPS_MEMORY: u64 = (MAX_STEPS
+    * (size_of::<StretchEntry>() + size_of::<DecodeJob<'_>>() + size_of::<Outcome>()))
+    as u64;
 
 /// Consecutive steps: a block of any size or several small ones, and what is lost around them.
 #[derive(Default)]
 pub(super) struct Stretch {
-    entries: Vec<Entry>,
+    entries: Vec<StretchEntry>,
     /// Payloads of blocks that are not stored, one after another.
     payloads: Buffer,
     payloads_len: usize,
@@ -40,14 +41,14 @@ pub(super) struct Stretch {
     /// Number of entries taken.
     taken: usize,
     /// Whether the end of a frame is missing in the part taken.
-    end_unknown: bool,
+    is_end_unknown: bool,
     is_decoded: bool,
 }
 
 /// The result of reading and decoding a block.
 type Outcome = Option<Result<(), Fault>>;
 
-struct Entry {
+struct StretchEntry {
     step: Step,
     /// What runs the modules of the block's frame.
     modules: Option<Arc<FrameModules>>,
@@ -56,12 +57,12 @@ struct Entry {
     /// The checksum at the end of a single frame.
     checksum: [u8; CHECKSUM_LEN],
     /// Whether the end of a frame is missing, up to this step.
-    end_unknown: bool,
+    is_end_unknown: bool,
     /// For a block, its own.
     outcome: Outcome,
 }
 
-impl Entry {
+impl StretchEntry {
     /// Whether this is a block that has been read and not been decoded.
     fn is_to_decode(&self) -> bool {
         matches!(self.step, Step::Block { .. }) && self.outcome.is_none()
@@ -73,7 +74,7 @@ impl Stretch {
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         (self.payloads_len, self.contents_len, self.taken) = (0, 0, 0);
-        (self.failure, self.end_unknown, self.is_decoded) = (None, false, false);
+        (self.failure, self.is_end_unknown, self.is_decoded) = (None, false, false);
     }
 
     /// Whether nothing has been added.
@@ -117,10 +118,10 @@ impl Stretch {
         if self.entries.len() == self.entries.capacity() {
             // Large blocks need but one entry.
             let more = if self.entries.is_empty() { 1 } else { MAX_STEPS - 1 };
-            let needed = (more * size_of::<Entry>()) as u64;
+            let needed = (more * size_of::<StretchEntry>()) as u64;
             self.entries.try_reserve_exact(more).map_err(|_| Error::OutOfMemory { needed })?;
         }
-        let end_unknown = salvage.end_unknown();
+        let is_end_unknown = salvage.is_end_unknown();
         let (start, mut checksum, mut outcome) = (self.contents_len, Default::default(), None);
         if let Step::Block { source, header, single, .. } = &step {
             match self.read(source.end, header, single.is_some(), salvage, reader) {
@@ -128,7 +129,7 @@ impl Stretch {
                 Err(fault) => outcome = Some(Err(fault)),
             }
         }
-        self.entries.push(Entry { step, modules, start, checksum, end_unknown, outcome });
+        self.entries.push(StretchEntry { step, modules, start, checksum, is_end_unknown, outcome });
         Ok(())
     }
 
@@ -208,7 +209,7 @@ impl Stretch {
 
     /// Adds the error that keeps `salvage` from going on.
     pub(super) fn fail(&mut self, error: Error, salvage: &Salvage) {
-        self.failure = Some((error, salvage.end_unknown()));
+        self.failure = Some((error, salvage.is_end_unknown()));
     }
 
     /// Decodes the blocks.
@@ -261,12 +262,12 @@ impl Stretch {
     pub(super) fn take(&mut self) -> Result<Option<Piece<'_>>, Error> {
         const LOST: Fault = Fault::Internal("a block was not decoded");
         let Some(entry) = self.entries.get_mut(self.taken) else {
-            let Some((error, end_unknown)) = self.failure.take() else { return Ok(None) };
-            self.end_unknown = end_unknown;
+            let Some((error, is_end_unknown)) = self.failure.take() else { return Ok(None) };
+            self.is_end_unknown = is_end_unknown;
             return Err(error);
         };
         self.taken += 1;
-        self.end_unknown = entry.end_unknown;
+        self.is_end_unknown = entry.is_end_unknown;
         Ok(Some(match &entry.step {
             Step::Lost { frame, source, range } => {
                 Piece::Lost { frame: *frame, source: source.clone(), range: range.clone() }
@@ -292,8 +293,8 @@ impl Stretch {
     }
 
     /// Whether the end of a frame is missing in the part taken.
-    pub(super) fn end_unknown(&self) -> bool {
-        self.end_unknown
+    pub(super) fn is_end_unknown(&self) -> bool {
+        self.is_end_unknown
     }
 }
 

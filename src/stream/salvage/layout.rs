@@ -9,10 +9,10 @@ use crate::format::{BlockHeader, Fault, FrameHeader, MAX_BLOCKS, ModuleTable};
 
 /// Turns structures into steps, a few at a time.
 #[derive(Default)]
-pub(super) struct Layout {
+pub(super) struct ContentLayout {
     /// Steps not taken yet: at most those of one structure.
     steps: VecDeque<Step>,
-    end_unknown: bool,
+    is_end_unknown: bool,
     /// Number of frames before the current one.
     frames: u64,
     /// Length of the contents of the frames before the current one.
@@ -49,14 +49,14 @@ impl PartialFrame {
     }
 }
 
-impl Layout {
+impl ContentLayout {
     /// The next step, if there is one.
     pub(super) fn take(&mut self) -> Option<Step> {
         self.steps.pop_front()
     }
 
-    pub(super) fn end_unknown(&self) -> bool {
-        self.end_unknown
+    pub(super) fn is_end_unknown(&self) -> bool {
+        self.is_end_unknown
     }
 
     /// Length of the contents so far, lost ones included.
@@ -172,7 +172,7 @@ impl Layout {
         let (base, at) = (self.base, open.at);
         let declared = open.header.as_ref().and_then(|header| header.content_size);
         let len = total.or(declared);
-        self.end_unknown |= len.is_none();
+        self.is_end_unknown |= len.is_none();
         let end = base.checked_add(len.unwrap_or(0).max(at));
         // No frame is longer than that. With this bound, sums within a frame cannot overflow.
         let end = end.filter(|end| *end <= u64::MAX - (MAX_BLOCKS << 27));

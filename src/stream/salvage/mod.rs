@@ -21,7 +21,7 @@ use std::ops::Range;
 use super::window::WINDOW;
 use crate::error::Error;
 use crate::format::{BlockHeader, Footer, FrameHeader, ModuleTable, Single, least_full_block_len};
-use layout::Layout;
+use layout::ContentLayout;
 use scout::{Indexed, Scout};
 use walk::{Tracker, Walk};
 
@@ -95,7 +95,7 @@ pub(super) struct Salvage {
     indexed: Option<Indexed>,
     /// Whether the index of the current frame has been looked for.
     has_looked: bool,
-    layout: Layout,
+    layout: ContentLayout,
     /// Damage at the start of the file, before the first structure.
     pending: Option<Item>,
     is_at_end: bool,
@@ -127,7 +127,7 @@ impl Salvage {
             scout: None,
             indexed: None,
             has_looked: false,
-            layout: Layout::default(),
+            layout: ContentLayout::default(),
             pending,
             is_at_end: false,
             is_after_frame: false,
@@ -235,8 +235,8 @@ impl Salvage {
     }
 
     /// Whether the end of a frame is missing in the part seen so far.
-    pub(super) fn end_unknown(&self) -> bool {
-        self.layout.end_unknown()
+    pub(super) fn is_end_unknown(&self) -> bool {
+        self.layout.is_end_unknown()
     }
 
     /// Length of the contents so far, lost ones included.

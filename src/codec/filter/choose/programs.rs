@@ -23,7 +23,7 @@ pub(super) fn machine(contents: &[u8], scratch: &mut Vec<u8>) -> Option<Machine>
             let start = place.start as u32 / u32::from(machine.width());
             scratch.clear();
             scratch.extend_from_slice(&contents[place]);
-            machine.each(scratch, |number, place| {
+            machine.for_each_call(scratch, |number, place| {
                 distances.add(number);
                 targets.add(number.wrapping_add(start + place));
                 number

@@ -34,14 +34,14 @@ impl RatedMatch {
 
 /// Limits on a parse's lookahead.
 #[derive(Clone, Copy)]
-struct Patience {
+struct Lookahead {
     /// A match of this length or longer is taken at once.
     long_enough: u32,
     /// Assumed cost of a literal in bits.
     literal_bits: u32,
 }
 
-impl Patience {
+impl Lookahead {
     /// For the quick parse. It overrates the cost of literals, and so looks ahead less. Its segments are longer, and
     /// with longer matches they would take more steps than software devices allow.
     const QUICK: Self = Self { long_enough: 64, literal_bits: 9 };
@@ -230,7 +230,7 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Parse<'_, G, BYTES, BITS
     #[inline(always)]
     fn segment<P: Probe>(&mut self, range: Range<usize>, matches: &mut Vec<Match>) {
         let Self { data, window_start, .. } = *self;
-        let patience = if self.near.is_some() { Patience::THOROUGH } else { Patience::QUICK };
+        let lookahead = if self.near.is_some() { Lookahead::THOROUGH } else { Lookahead::QUICK };
         let last = range.end.min((data.len() + 1).saturating_sub(LOOKAHEAD));
         let mut recent = Recent([0; RECENT]);
         let (mut pos, mut anchor) = (range.start, range.start);
@@ -243,14 +243,14 @@ impl<const G: usize, const BYTES: u32, const BITS: u32> Parse<'_, G, BYTES, BITS
                 continue;
             }
             let (mut start, mut tried) = (pos, pos);
-            let mut until = start + patience.positions(found);
-            while tried < until && tried + 1 < last && found.length < patience.long_enough {
+            let mut until = start + lookahead.positions(found);
+            while tried < until && tried + 1 < last && found.length < lookahead.long_enough {
                 tried += 1;
                 let least = found.gain + 1 + LITERAL_GAIN * (tried - start) as u32;
                 let better = self.find::<P>(tried, range.end, &recent, least);
                 if better.length > 0 {
                     (found, start) = (better, tried);
-                    until = start + patience.positions(found);
+                    until = start + lookahead.positions(found);
                 }
             }
             let from = start - found.offset as usize;
