@@ -4,6 +4,7 @@ use super::Gpu;
 use super::auto::{Auto, Choice};
 use super::gpu::MIN_HOST_MEMORY;
 use super::knowledge::Run;
+use super::options::Resources;
 use super::statistics::Statistics;
 use super::workload::Workload;
 use crate::clock::Instant;
@@ -25,16 +26,12 @@ pub(crate) struct AutoSession {
 }
 
 impl AutoSession {
-    /// A job in `memory` bytes of host memory, counted in `statistics` if there are any.
-    pub(crate) fn new(
-        auto: &Auto,
-        workload: Workload,
-        memory: u64,
-        statistics: Option<&Statistics>,
-    ) -> Self {
-        let statistics = statistics.cloned().unwrap_or_else(Statistics::without_stages);
-        let (auto, begun) = (auto.clone(), Instant::now());
-        Self { auto, workload, statistics, workers: 1, memory, begun, gpu: None, next_look: None }
+    /// A job with these resources; `None` if they have no [`Auto`].
+    pub(crate) fn new(resources: &Resources, workload: Workload) -> Option<Self> {
+        let Resources { memory, auto, statistics, .. } = resources.clone();
+        let statistics = statistics.unwrap_or_else(Statistics::without_stages);
+        let (auto, begun, gpu, next_look) = (auto?, Instant::now(), None, None);
+        Some(Self { auto, workload, statistics, workers: 1, memory, begun, gpu, next_look })
     }
 
     /// The counts of this job.

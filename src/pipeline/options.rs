@@ -21,6 +21,26 @@ const LEVEL_9_BLOCKS_BACK: u64 = 4;
 /// The most bytes back that it searches, with large blocks.
 const LEVEL_9_MAX_BACK: u64 = 64 << 20;
 
+/// What a job may use of the machine, whether it compresses or decompresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Resources {
+    /// The number of worker threads; 0 means one for each core.
+    pub(crate) threads: usize,
+    /// The limit on host memory, in bytes.
+    pub(crate) memory: u64,
+    pub(crate) gpu: Option<Gpu>,
+    /// What chooses a GPU if none is named.
+    pub(crate) auto: Option<Auto>,
+    /// Counts the work.
+    pub(crate) statistics: Option<Statistics>,
+}
+
+impl Default for Resources {
+    fn default() -> Self {
+        Self { threads: 0, memory: DEFAULT_MEMORY, gpu: None, auto: None, statistics: None }
+    }
+}
+
 /// How to compress. The setters chain.
 ///
 /// ```
@@ -40,15 +60,11 @@ pub struct Options {
     pub(crate) long: Option<u64>,
     pub(crate) filter: Filter,
     pub(crate) modules: ModuleTable,
-    pub(crate) threads: usize,
-    pub(crate) memory: u64,
     pub(crate) content_size: Option<u64>,
-    pub(crate) gpu: Option<Gpu>,
-    pub(crate) auto: Option<Auto>,
-    pub(crate) statistics: Option<Statistics>,
     pub(crate) verify: bool,
     pub(crate) flush_ends_block: bool,
     pub(crate) rsyncable: bool,
+    pub(crate) resources: Resources,
 }
 
 impl Options {
@@ -62,15 +78,11 @@ impl Options {
             long: None,
             filter: Filter::None,
             modules: ModuleTable::default(),
-            threads: 0,
-            memory: DEFAULT_MEMORY,
             content_size: None,
-            gpu: None,
-            auto: None,
-            statistics: None,
             verify: true,
             flush_ends_block: true,
             rsyncable: false,
+            resources: Resources::default(),
         }
     }
 
@@ -162,34 +174,34 @@ impl Options {
     /// Sets the number of worker threads; 0 means one for each core. With 1, everything runs in the calling
     /// thread. The output does not depend on it.
     pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
+        self.resources.threads = threads;
         self
     }
 
     /// Sets the limit on host memory, in bytes, whatever the input's length. With less memory, fewer blocks are in
     /// flight. The limit excludes the caller's own input and output.
     pub fn memory(mut self, bytes: u64) -> Self {
-        self.memory = bytes;
+        self.resources.memory = bytes;
         self
     }
 
     /// Encodes blocks on a GPU as well as on the threads. The output does not depend on it. The threads do what the GPU
     /// cannot do or fails to do.
     pub fn gpu(mut self, gpu: Gpu) -> Self {
-        self.gpu = Some(gpu);
+        self.resources.gpu = Some(gpu);
         self
     }
 
     /// Lets `auto` choose whether to use a GPU, unless [`Self::gpu`] names one. The output does not depend on the
     /// choice.
     pub fn auto(mut self, auto: &Auto) -> Self {
-        self.auto = Some(auto.clone());
+        self.resources.auto = Some(auto.clone());
         self
     }
 
     /// Counts the work in `statistics`.
     pub fn statistics(mut self, statistics: &Statistics) -> Self {
-        self.statistics = Some(statistics.clone());
+        self.resources.statistics = Some(statistics.clone());
         self
     }
 
@@ -224,6 +236,13 @@ impl Options {
     /// ```
     pub fn rsyncable(mut self, rsyncable: bool) -> Self {
         self.rsyncable = rsyncable;
+        self
+    }
+
+    /// The same without a GPU.
+    #[cfg(test)]
+    pub(crate) fn without_gpu(mut self) -> Self {
+        self.resources.gpu = None;
         self
     }
 
@@ -368,35 +387,27 @@ impl Default for Options {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecodeOptions {
-    pub(crate) threads: usize,
     pub(crate) max_output: u64,
-    pub(crate) max_memory: u64,
     pub(crate) input_size: Option<u64>,
     pub(crate) modules: Modules,
-    pub(crate) gpu: Option<Gpu>,
-    pub(crate) auto: Option<Auto>,
-    pub(crate) statistics: Option<Statistics>,
+    pub(crate) resources: Resources,
 }
 
 impl DecodeOptions {
     /// All cores, at most 2 GiB of memory, output of any length.
     pub fn new() -> Self {
         Self {
-            threads: 0,
             max_output: u64::MAX,
-            max_memory: DEFAULT_MEMORY,
             input_size: None,
             modules: Modules::Refuse,
-            gpu: None,
-            auto: None,
-            statistics: None,
+            resources: Resources::default(),
         }
     }
 
     /// Sets the number of worker threads; 0 means one for each core. With 1, everything runs in the calling
     /// thread.
     pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
+        self.resources.threads = threads;
         self
     }
 
@@ -410,7 +421,7 @@ impl DecodeOptions {
     /// exceeds the limit even with one block at a time, decoding fails with [`Error::LimitMemory`]. The limit excludes
     /// the caller's own input and output.
     pub fn max_memory(mut self, bytes: u64) -> Self {
-        self.max_memory = bytes;
+        self.resources.memory = bytes;
         self
     }
 
@@ -431,19 +442,19 @@ impl DecodeOptions {
     /// Decodes blocks on a GPU as well as on the threads. The threads do what the GPU cannot do or fails to do, and
     /// only they report a block as corrupt.
     pub fn gpu(mut self, gpu: Gpu) -> Self {
-        self.gpu = Some(gpu);
+        self.resources.gpu = Some(gpu);
         self
     }
 
     /// Lets `auto` choose whether to use a GPU, unless [`Self::gpu`] names one.
     pub fn auto(mut self, auto: &Auto) -> Self {
-        self.auto = Some(auto.clone());
+        self.resources.auto = Some(auto.clone());
         self
     }
 
     /// Counts the work in `statistics`.
     pub fn statistics(mut self, statistics: &Statistics) -> Self {
-        self.statistics = Some(statistics.clone());
+        self.resources.statistics = Some(statistics.clone());
         self
     }
 }

@@ -60,7 +60,8 @@ impl Auto {
         bytes: u64,
         sample: Option<&Sample>,
     ) -> Result<Prediction, Error> {
-        let limits = HostLimits { threads: options.threads, memory: options.memory };
+        let limits =
+            HostLimits { threads: options.resources.threads, memory: options.resources.memory };
         self.predict_workload(gpu, &Workload::encoding(options)?, bytes, &limits, sample)
     }
 
@@ -77,7 +78,8 @@ impl Auto {
         bytes: u64,
         sample: Option<&Sample>,
     ) -> Result<Prediction, Error> {
-        let limits = HostLimits { threads: options.threads, memory: options.max_memory };
+        let limits =
+            HostLimits { threads: options.resources.threads, memory: options.resources.memory };
         self.predict_workload(gpu, &Workload::decoding_of(kind), bytes, &limits, sample)
     }
 

@@ -117,8 +117,8 @@ impl Compressor {
     pub fn new(options: &Options) -> Result<Self, Error> {
         // Inputs with distant matches go to a stream encoder.
         let near = options.clone().long_distance(0);
-        let basis = EncodeBasis::new(&near, options.statistics.as_ref())?;
-        let (needed, limit) = (basis.cost.least(), options.memory);
+        let basis = EncodeBasis::new(&near, options.resources.statistics.as_ref())?;
+        let (needed, limit) = (basis.cost.least(), options.resources.memory);
         if needed > limit {
             return Err(Error::LimitMemory { needed, limit });
         }
@@ -163,7 +163,8 @@ impl Compressor {
             && input.len() > self.basis.header.block_size()
             || self.options.is_near() && input.len() >= MIN_NEAR_BLOCK;
         let is_cut = self.options.rsyncable && input.len() >= MIN_BOUNDARY_DISTANCE;
-        if self.options.gpu.is_some() || is_long || is_cut || self.asks_auto(input.len()) {
+        if self.options.resources.gpu.is_some() || is_long || is_cut || self.asks_auto(input.len())
+        {
             return stream_to(input, writer, &self.options);
         }
         self.encode_blocks(input, writer)
@@ -172,7 +173,8 @@ impl Compressor {
     /// Whether an input of `len` bytes is one that [`Auto`](crate::Auto) may choose a device for, or learn from.
     fn asks_auto(&self, len: usize) -> bool {
         // Statistics tell what was chosen, and why.
-        self.options.auto.is_some() && (len > MAX_UNASKED || self.options.statistics.is_some())
+        self.options.resources.auto.is_some()
+            && (len > MAX_UNASKED || self.options.resources.statistics.is_some())
     }
 
     fn encode_blocks(&mut self, input: &[u8], mut writer: impl Write) -> Result<u64, Error> {
@@ -228,9 +230,11 @@ impl Compressor {
     fn share(&mut self) -> Result<Share, Error> {
         Ok(match self.share {
             Some(share) => share,
-            None => *self
-                .share
-                .insert(self.basis.cost.share(self.options.threads, self.options.memory)?),
+            None => *self.share.insert(
+                self.basis
+                    .cost
+                    .share(self.options.resources.threads, self.options.resources.memory)?,
+            ),
         })
     }
 
@@ -245,7 +249,7 @@ impl Compressor {
         let Cost { fixed, worker, .. } = self.basis.cost;
         let workers = share.workers as u64;
         let taken = fixed.saturating_add(worker.saturating_mul(workers));
-        let left = self.options.memory.saturating_sub(taken);
+        let left = self.options.resources.memory.saturating_sub(taken);
         let fit = left / payload_capacity(self.basis.header.block_size()) as u64;
         let most = (BLOCKS_PER_WORKER * share.workers) as u64;
         Ok(fit.min(most).max(share.in_flight as u64) as usize)

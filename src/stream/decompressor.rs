@@ -85,7 +85,8 @@ pub struct Decompressor {
 impl Decompressor {
     /// Prepares to decompress with `options`.
     pub fn new(options: &DecodeOptions) -> Self {
-        let engine = Counted::new(Arc::new(CpuEngine::new()), options.statistics.as_ref(), false);
+        let engine =
+            Counted::new(Arc::new(CpuEngine::new()), options.resources.statistics.as_ref(), false);
         Self { options: options.clone(), engine, pool: None }
     }
 
@@ -139,8 +140,8 @@ impl Decompressor {
 
     /// Goes through all structures of `input`, whose contents may take `room` bytes.
     fn survey(&self, input: &[u8], room: u64) -> Result<Survey, Error> {
-        let DecodeOptions { max_output, max_memory, .. } = self.options;
-        let layout = Layout::of_slice(input, max_memory, max_output.min(room))?;
+        let max_memory = self.options.resources.memory;
+        let layout = Layout::of_slice(input, max_memory, self.options.max_output.min(room))?;
         let (mut last, mut modules, mut cost) = (LastModules::default(), Vec::new(), NO_COST);
         for (number, frame) in layout.frames().iter().enumerate() {
             let place = layout.place(number);
@@ -160,8 +161,8 @@ impl Decompressor {
         let Survey { layout, modules, cost } = survey;
         let count = layout.frames().iter().map(FrameEntry::block_count).sum::<u64>() as usize;
         // Counting the cores takes longer than decoding a small block.
-        let permitted = if count > 1 || self.options.auto.is_some() {
-            cost.share(self.options.threads, self.options.max_memory)?.workers
+        let permitted = if count > 1 || self.options.resources.auto.is_some() {
+            cost.share(self.options.resources.threads, self.options.resources.memory)?.workers
         } else {
             1
         };
@@ -171,21 +172,19 @@ impl Decompressor {
             blocks.push(layout.block_in(id, input, modules[id.frame].as_deref())?);
         }
         let is_long = blocks.iter().any(|(block, _)| block.header.own.is_some());
-        if self.options.gpu.is_some() || self.options.auto.is_some() || is_long {
+        if self.options.resources.gpu.is_some() || self.options.resources.auto.is_some() || is_long
+        {
             let mut options = self.options.clone();
             // The length is known here, even if no header records it.
-            if let (None, Some(auto), Some(frame)) =
-                (&options.gpu, options.auto.take(), layout.frames().first())
+            if options.resources.gpu.is_none()
+                && let Some(frame) = layout.frames().first()
+                && let Some(mut session) =
+                    AutoSession::new(&options.resources, Workload::decoding(&frame.header))
             {
-                let mut session = AutoSession::new(
-                    &auto,
-                    Workload::decoding(&frame.header),
-                    options.max_memory,
-                    options.statistics.as_ref(),
-                );
-                options.gpu = session.choose(None, Some(layout.len()), permitted);
+                options.resources.gpu = session.choose(None, Some(layout.len()), permitted);
             }
-            if options.gpu.is_some() || is_long {
+            options.resources.auto = None;
+            if options.resources.gpu.is_some() || is_long {
                 // A decoder's threads can hand batches to a device, and it keeps what distant matches repeat.
                 Decoder::new(input, &options)?.copy_to(&mut Cursor::new(output))?;
                 return Ok(());

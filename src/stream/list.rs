@@ -226,7 +226,7 @@ impl<R: Read + Seek> Listing<R> {
     /// The errors of reading; the first fault of the file, with its place; [`Error::LimitMemory`] if the options permit
     /// less than 256 KiB.
     pub fn new(mut reader: R, options: &DecodeOptions) -> Result<Self, Error> {
-        let max_memory = options.max_memory;
+        let max_memory = options.resources.memory;
         if max_memory < FIXED_MEMORY {
             return Err(Error::LimitMemory { needed: FIXED_MEMORY, limit: max_memory });
         }

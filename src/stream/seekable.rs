@@ -95,7 +95,11 @@ impl<R: Read + Seek> SeekableReader<R> {
         let seekable = Self {
             reader,
             options: options.clone(),
-            engine: Counted::new(Arc::new(CpuEngine::new()), options.statistics.as_ref(), false),
+            engine: Counted::new(
+                Arc::new(CpuEngine::new()),
+                options.resources.statistics.as_ref(),
+                false,
+            ),
             layout,
             position: 0,
             modules: LastModules::default(),
@@ -105,7 +109,7 @@ impl<R: Read + Seek> SeekableReader<R> {
             recent: Recent::default(),
         };
         for frame in seekable.layout.frames() {
-            seekable.cost(frame).share(1, options.max_memory)?;
+            seekable.cost(frame).share(1, options.resources.memory)?;
         }
         for (number, frame) in seekable.layout.frames().iter().enumerate() {
             options.modules.check(&frame.header.modules, seekable.layout.place(number))?;
@@ -204,10 +208,10 @@ impl<R: Read + Seek> SeekableReader<R> {
         frame: usize,
         range_len: u64,
     ) -> Result<(), Error> {
-        let (header, limit) = (&self.layout.frames()[frame].header, self.options.max_memory);
+        let (header, limit) = (&self.layout.frames()[frame].header, self.options.resources.memory);
         self.max_run = (limit.saturating_sub(needed.least()) / 4).min(MAX_RUN);
         let with_run = Cost { fixed: needed.fixed + self.max_run, ..needed };
-        let mut share = with_run.share(self.options.threads, limit)?;
+        let mut share = with_run.share(self.options.resources.threads, limit)?;
         share.limit_to((range_len >> header.block_log) + 2);
         let accelerator = decoder::accelerator(header, &with_run, &mut share, &self.options);
         flow.adapt(share, accelerator);

@@ -114,7 +114,8 @@ impl Loader {
                 reader.read_exact(into)
             })?;
         }
-        let engine = Counted::new(Arc::new(CpuEngine::new()), decode.statistics.as_ref(), false);
+        let engine =
+            Counted::new(Arc::new(CpuEngine::new()), decode.resources.statistics.as_ref(), false);
         let indices = layout.frames().iter().map(|frame| 8 * (frame.block_count() + 1));
         let fixed = layout.memory() + indices.sum::<u64>();
         let mut cost = Cost { fixed, worker: 0, block: 1 };
@@ -133,8 +134,9 @@ impl Loader {
             cost.worker = cost.worker.max(own.worker + restoring);
             cost.block = cost.block.max(own.block);
         }
-        let workers = cost.share(decode.threads, decode.max_memory)?.workers;
-        let left = decode.max_memory.saturating_sub(cost.fixed + cost.worker * workers as u64);
+        let workers = cost.share(decode.resources.threads, decode.resources.memory)?.workers;
+        let left =
+            decode.resources.memory.saturating_sub(cost.fixed + cost.worker * workers as u64);
         let max_blocks = (left / cost.block).clamp(1, MAX_BLOCKS) as usize;
         let pool = OnceLock::new();
         let payloads = Mutex::new(Cache::new(options.payload_cache));

@@ -80,7 +80,7 @@ fn devices_code_own_bytes() {
         let gpu = Gpu::new(device);
         let counted = Statistics::new();
         let options = options(&gpu).long_distance(4 << 20);
-        let expected = compress(&contents, &Options { gpu: None, ..options.clone() }).unwrap();
+        let expected = compress(&contents, &options.clone().without_gpu()).unwrap();
         let file = compress(&contents, &options.statistics(&counted)).unwrap();
         assert!(file == expected);
         assert!(counted.device().unwrap().done.blocks > 0);
@@ -98,7 +98,7 @@ fn a_device_does_every_block_in_the_predicted_memory() {
     let contents = contents(1_000_000);
     for device in devices() {
         let gpu = Gpu::new(Arc::clone(&device));
-        let expected = compress(&contents, &Options { gpu: None, ..options(&gpu) }).unwrap();
+        let expected = compress(&contents, &options(&gpu).without_gpu()).unwrap();
         let check = |counted: &Statistics| {
             let device = counted.device().unwrap();
             assert_eq!((device.done.blocks, device.left), (16, 0), "{device:?}");
@@ -132,7 +132,7 @@ fn a_device_codes_filtered_blocks() {
         let gpu = Gpu::new(Arc::clone(&device));
         for filter in [Filter::Auto, "i32".parse().unwrap(), "rotate4,bits4".parse().unwrap()] {
             let filtered = options(&gpu).filter(filter);
-            let expected = compress(&contents, &Options { gpu: None, ..filtered.clone() }).unwrap();
+            let expected = compress(&contents, &filtered.clone().without_gpu()).unwrap();
             let counted = Statistics::new();
             assert!(compress(&contents, &filtered.statistics(&counted)).unwrap() == expected);
             let device = counted.device().unwrap();
@@ -154,7 +154,7 @@ fn filters_of_decimal_floats_are_left_to_the_cpu() {
         let gpu = Gpu::new(Arc::clone(&device));
         for filter in [Filter::Auto, "decimal8:2,transpose8".parse().unwrap()] {
             let filtered = options(&gpu).filter(filter);
-            let expected = compress(&contents, &Options { gpu: None, ..filtered.clone() }).unwrap();
+            let expected = compress(&contents, &filtered.clone().without_gpu()).unwrap();
             assert!(compress(&contents, &filtered).unwrap() == expected);
         }
     }
@@ -260,7 +260,7 @@ fn small_devices_do_what_fits() {
             let contents = contents(5 << (log - 1));
             let gpu = Gpu::new(Arc::new(Simulated::new(&device, memory, max_buffer)));
             let options = options(&gpu).block_size(1 << log);
-            let expected = compress(&contents, &Options { gpu: None, ..options.clone() }).unwrap();
+            let expected = compress(&contents, &options.clone().without_gpu()).unwrap();
             assert!(compress(&contents, &options).unwrap() == expected);
             assert!(decompress(&expected, &decoding(&gpu)).unwrap() == contents);
         }
@@ -275,7 +275,7 @@ fn a_declining_device_says_why() {
         let mut narrow = Simulated::new(&device, 1024 * MIB, u64::MAX);
         narrow.limits.max_workgroup = 24;
         let gpu = Gpu::new(Arc::new(narrow));
-        let expected = compress(&contents, &Options { gpu: None, ..options(&gpu) }).unwrap();
+        let expected = compress(&contents, &options(&gpu).without_gpu()).unwrap();
         let check = |counted: &Statistics, part: &str| {
             assert!(counted.device().is_none_or(|device| device.done.blocks == 0));
             let name = &device.limits().name;
@@ -308,7 +308,7 @@ fn a_late_device_is_mentioned() {
         Err::<(Limits, fn() -> _), _>(DeviceError::Absent("there is none".into()))
     });
     let counted = Statistics::new();
-    let two = Options { threads: 2, ..options(&gpu) };
+    let two = options(&gpu).threads(2);
     compress(&contents, &two.statistics(&counted)).unwrap();
     let why = counted.idle_device().unwrap();
     assert_eq!(why, "the device takes no part: it was not ready before the work was done");

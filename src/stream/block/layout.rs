@@ -101,7 +101,7 @@ impl Layout {
         options: &DecodeOptions,
         max_indices: usize,
     ) -> Result<Self, Error> {
-        Self::of(read_directory(reader, options.max_memory)?, options.max_output, max_indices)
+        Self::of(read_directory(reader, options.resources.memory)?, options.max_output, max_indices)
     }
 
     /// The same for a file in memory, whose contents may take `limit` bytes. Also checks the headers of all blocks.

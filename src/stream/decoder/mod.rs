@@ -97,24 +97,22 @@ impl<R: Read> Decoder<R> {
             return Err(Error::Internal { what: "a file does not begin with a frame" });
         };
         let mut options = options.clone();
-        let auto = options.auto.as_ref();
-        let statistics = options.statistics.as_ref();
-        let mut auto_session = auto.map(|auto| {
-            AutoSession::new(auto, Workload::decoding(&header), options.max_memory, statistics)
-        });
+        let mut auto_session = AutoSession::new(&options.resources, Workload::decoding(&header));
         if let Some(session) = &auto_session {
-            options.statistics = Some(session.statistics().clone());
+            options.resources.statistics = Some(session.statistics().clone());
         }
-        let statistics = options.statistics.as_ref();
+        let statistics = options.resources.statistics.as_ref();
         let engine = Counted::new(Arc::new(CpuEngine::new()), statistics, false);
         let cost = Cost::of_decoding(&*engine, &header);
         let blocks = header.content_size.map(|size| header.block_count(size));
-        let mut share = cost.share_for(blocks, options.threads, options.max_memory)?;
+        let mut share =
+            cost.share_for(blocks, options.resources.threads, options.resources.memory)?;
         if let Some(session) = &mut auto_session {
             // A large length in an unverified header is no reason to look for a device.
             let size = header.content_size.zip(options.input_size);
             let size = size.map(|(declared, len)| declared.min(most_contents(&header, len)));
-            options.gpu = session.choose(options.gpu.as_ref(), size, share.workers);
+            options.resources.gpu =
+                session.choose(options.resources.gpu.as_ref(), size, share.workers);
         }
         let accelerator = accelerator(&header, &cost, &mut share, &options);
         let mut decoder = Self {
@@ -155,7 +153,7 @@ impl<R: Read> Decoder<R> {
     /// # Ok::<(), pz::Error>(())
     /// ```
     pub fn copy_to(&mut self, writer: &mut (impl Write + ?Sized)) -> Result<u64, Error> {
-        let statistics = self.options.statistics.clone();
+        let statistics = self.options.resources.statistics.clone();
         self.for_each_part(|part| {
             let begun = Instant::now();
             writer.write_all(part)?;
@@ -312,7 +310,7 @@ impl<R: Read> Decoder<R> {
             } else if let Some(gpu) =
                 self.auto_session.as_mut().and_then(|session| session.look(self.promised))
             {
-                self.options.gpu = Some(gpu);
+                self.options.resources.gpu = Some(gpu);
                 self.is_joining = true;
                 continue;
             }
@@ -328,7 +326,8 @@ impl<R: Read> Decoder<R> {
     fn read_one(&mut self) -> Result<(), Error> {
         if let Some(header) = self.waiting.take() {
             self.cost = Cost::of_decoding(&**self.flow.engine(), &header);
-            let mut share = self.cost.share(self.options.threads, self.options.max_memory)?;
+            let mut share =
+                self.cost.share(self.options.resources.threads, self.options.resources.memory)?;
             let accelerator = accelerator(&header, &self.cost, &mut share, &self.options);
             self.flow.adapt(share, accelerator);
             self.history.clear();
@@ -354,7 +353,7 @@ impl<R: Read> Decoder<R> {
                 task.set_history(&self.history, self.header.block_size() as u64);
                 let start = self.promised - u64::from(header.content_len);
                 task.set_destination(self.output.as_ref().map(|output| (output.clone(), start)));
-                if let Some(statistics) = &self.options.statistics {
+                if let Some(statistics) = &self.options.resources.statistics {
                     statistics.read_since(begun);
                 }
                 self.flow.submit(task);
@@ -377,7 +376,7 @@ impl<R: Read> Decoder<R> {
             Some(payloads) if self.header.single.is_none() => {
                 let input = Arc::clone(&payloads.input);
                 let offset = payloads.start + self.frames.position();
-                let statistics = self.options.statistics.clone();
+                let statistics = self.options.resources.statistics.clone();
                 (payloads.skip)(&mut self.frames, &header, place)?;
                 task.set_unread_block(header, place, Origin { input, offset, statistics });
             }
@@ -440,17 +439,17 @@ pub(super) fn accelerator(
     options: &DecodeOptions,
 ) -> Option<Accelerator> {
     let held = options.input_size.map_or(u64::MAX, |len| most_contents(header, len));
-    let learned = options.auto.clone().map(|auto| (auto, Workload::decoding(header)));
+    let learned = options.resources.auto.clone().map(|auto| (auto, Workload::decoding(header)));
     let job = Job {
         work: BlockTask::Decode(header.pipeline),
         block_len: header.block_size() as u32,
         bytes: header.content_size.map(|declared| declared.min(held)),
         cost,
-        memory: options.max_memory,
-        statistics: options.statistics.as_ref(),
+        memory: options.resources.memory,
+        statistics: options.resources.statistics.as_ref(),
         learned,
     };
-    Accelerator::new(options.gpu.as_ref()?, job, share)
+    Accelerator::new(options.resources.gpu.as_ref()?, job, share)
 }
 
 /// The most bytes of contents that such a frame can hold in `len` bytes: all of its blocks are full and repeat one

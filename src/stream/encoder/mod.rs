@@ -100,7 +100,7 @@ impl<W: Write> Encoder<W> {
         let mut options = options.clone();
         // A frame must have the length that its header declares.
         options.flush_ends_block &= header.content_size.is_none();
-        options.statistics = statistics;
+        options.resources.statistics = statistics;
         let boundaries = options.rsyncable.then(Boundaries::default);
         Self {
             writer,
@@ -160,7 +160,7 @@ impl<W: Write> Encoder<W> {
             self.failed = true;
             let begun = Instant::now();
             self.filled = task.contents.fill_from(reader, from)?;
-            if let Some(statistics) = &self.options.statistics {
+            if let Some(statistics) = &self.options.resources.statistics {
                 statistics.read_since(begun);
             }
             self.failed = false;
@@ -197,7 +197,8 @@ impl<W: Write> Encoder<W> {
             let n = (end - offset).min((self.block_size - from) as u64);
             let filled = from + n as usize;
             if from == 0 {
-                let (input, statistics) = (Arc::clone(input), self.options.statistics.clone());
+                let (input, statistics) =
+                    (Arc::clone(input), self.options.resources.statistics.clone());
                 task.origin = Some(Origin { input, offset, statistics });
             } else {
                 self.failed = true;
@@ -400,8 +401,8 @@ impl<W: Write> Encoder<W> {
             block_len: *block_size as u32,
             bytes: None,
             cost,
-            memory: options.memory,
-            statistics: options.statistics.as_ref(),
+            memory: options.resources.memory,
+            statistics: options.resources.statistics.as_ref(),
             learned: None,
         };
         flow.join(|share| Accelerator::new(gpu, job, share));
@@ -421,7 +422,7 @@ impl<W: Write> Encoder<W> {
                 }
             }
         });
-        if let Some(statistics) = &self.options.statistics {
+        if let Some(statistics) = &self.options.resources.statistics {
             statistics.written_since(begun);
         }
         self.flow.keep_idle(task);

@@ -72,36 +72,29 @@ pub(crate) struct EncodePlan {
 impl EncodePlan {
     /// `len` is the input's length, if known.
     pub(crate) fn new(options: &Options, len: Option<u64>) -> Result<Self, Error> {
-        let mut auto_session = match options.auto.as_ref() {
-            Some(auto) => Some(AutoSession::new(
-                auto,
-                Workload::encoding(options)?,
-                options.memory,
-                options.statistics.as_ref(),
-            )),
-            None => None,
-        };
+        let workload = Workload::encoding(options)?;
+        let mut auto_session = AutoSession::new(&options.resources, workload.clone());
         let of_session = auto_session.as_ref().map(AutoSession::statistics);
-        let statistics = options.statistics.as_ref().or(of_session).cloned();
+        let statistics = options.resources.statistics.as_ref().or(of_session).cloned();
         let EncodeBasis { header, recipe, engine, cost } =
             EncodeBasis::new(options, statistics.as_ref())?;
         let known = options.content_size.filter(|_| !options.rsyncable);
         let blocks = known.map(|size| header.block_count(size));
-        let mut share = cost.share_for(blocks, options.threads, options.memory)?;
-        let named = options.gpu.as_ref();
+        let mut share =
+            cost.share_for(blocks, options.resources.threads, options.resources.memory)?;
+        let named = options.resources.gpu.as_ref();
         let gpu = match &mut auto_session {
             Some(session) => session.choose(named, len, share.workers),
             None => named.cloned(),
         };
-        let workload = Workload::encoding(options)?;
         let job = Job {
             work: BlockTask::Encode { recipe, verify: options.verify },
             block_len: header.block_size() as u32,
             bytes: len,
             cost: &cost,
-            memory: options.memory,
+            memory: options.resources.memory,
             statistics: statistics.as_ref(),
-            learned: options.auto.clone().map(|auto| (auto, workload)),
+            learned: options.resources.auto.clone().map(|auto| (auto, workload)),
         };
         let accelerator = gpu.as_ref().and_then(|gpu| Accelerator::new(gpu, job, &mut share));
         let finder = (header.reach > 0).then(|| match options.is_near() {

@@ -106,9 +106,9 @@ impl<R: Read + Seek> Recovery<R> {
     }
 
     fn with_holes(mut reader: R, options: &DecodeOptions, holes: Holes) -> Result<Self, Error> {
-        let salvage = Salvage::new(&mut reader, options.max_memory, &holes)?;
+        let salvage = Salvage::new(&mut reader, options.resources.memory, &holes)?;
         let salvage = salvage.ok_or(Error::NotPz { place: Place::default() })?;
-        let (max_memory, ahead) = (options.max_memory, ReadAhead::new(salvage, options));
+        let (max_memory, ahead) = (options.resources.memory, ReadAhead::new(salvage, options));
         Ok(Self { reader, holes, max_memory, ahead })
     }
 
@@ -221,14 +221,14 @@ pub fn recover(
             }
             Piece::Lost { source, range, .. } => {
                 if !source.is_empty() || range.is_none() {
-                    append(&mut report.damaged, source, options.max_memory / 4)?;
+                    append(&mut report.damaged, source, options.resources.memory / 4)?;
                 }
                 if let Some(range) = range {
                     if fill {
                         take(range.end - range.start)?;
                         io::copy(&mut io::repeat(0).take(range.end - range.start), writer)?;
                     }
-                    append(&mut report.lost, range, options.max_memory / 4)?;
+                    append(&mut report.lost, range, options.resources.memory / 4)?;
                 }
             }
         }

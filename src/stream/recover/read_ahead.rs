@@ -113,8 +113,8 @@ impl ReadAhead {
         Self {
             salvage,
             waiting: None,
-            threads: options.threads,
-            max_memory: options.max_memory,
+            threads: options.resources.threads,
+            max_memory: options.resources.memory,
             allowed: options.modules.clone(),
             modules: LastModules::default(),
             division: None,
@@ -312,9 +312,10 @@ mod tests {
     }
 
     fn read_ahead(file: &[u8], options: &DecodeOptions) -> ReadAhead {
-        let salvage = Salvage::new(&mut Cursor::new(file), options.max_memory, &Holes::default())
-            .unwrap()
-            .unwrap();
+        let salvage =
+            Salvage::new(&mut Cursor::new(file), options.resources.memory, &Holes::default())
+                .unwrap()
+                .unwrap();
         ReadAhead::new(salvage, options)
     }
 

@@ -147,7 +147,7 @@ impl CompressJob {
         let cost = checking.map_or(encoding, |checking| encoding.and(&checking));
         let Some(fitting) = fitting(&key, &cost) else { return Ok(None) };
         // If the host encodes a piece again while it is written, the piece takes its memory twice more.
-        let in_memory = options.memory / ((PIECES + 1) * u64::from(block_len));
+        let in_memory = options.resources.memory / ((PIECES + 1) * u64::from(block_len));
         let slots = u64::from(fitting.slots).min(in_memory);
         if slots == 0 {
             return Ok(None);
@@ -167,7 +167,7 @@ impl CompressJob {
         let checked = checking.map_or(0, |checking| checking.memory * piece);
         let memory = slots * (encoding.memory * batch + checked);
         let (slots, batch, piece) = (slots as u32, batch as u32, piece as u32);
-        if let Some(statistics) = &options.statistics {
+        if let Some(statistics) = &options.resources.statistics {
             statistics.device_joins(limits, memory);
             statistics.on_device(|device| (device.slots, device.batch) = (slots, batch));
         }
@@ -184,7 +184,7 @@ impl CompressJob {
             piece,
             memory,
             tail,
-            statistics: options.statistics.clone(),
+            statistics: options.resources.statistics.clone(),
         }))
     }
 
