@@ -18,11 +18,11 @@ use crate::pipeline::modules::refusal;
 use crate::pipeline::scheduler::thread_pool;
 use crate::process::PerProcess;
 
-/// Blocks that each worker of a [`Compressor`] gets before any is written, if memory permits.
+/// How many blocks per worker a [`Compressor`] encodes before it writes any, if memory permits.
 const BLOCKS_PER_WORKER: usize = 8;
 
-/// Up to this length, an input is one block, which [`Auto`](crate::Auto) leaves to the CPU, and takes too short a time
-/// to learn from.
+/// An input up to this length is one block. [`Auto`](crate::Auto) leaves it to the CPU, and it takes too little time to
+/// learn from.
 const MAX_UNASKED: usize = 1 << MIN_BLOCK_LOG;
 
 /// Compresses `input`.
@@ -104,7 +104,7 @@ pub struct Compressor {
     basis: EncodeBasis,
     share: Option<Share>,
     pool: PerProcess<Option<ThreadPool>>,
-    /// Payloads of the blocks that are encoded at once.
+    /// Payloads of the blocks that are being encoded.
     payloads: Vec<Vec<u8>>,
 }
 
@@ -172,7 +172,7 @@ impl Compressor {
 
     /// Whether an input of `len` bytes is one that [`Auto`](crate::Auto) may choose a device for, or learn from.
     fn asks_auto(&self, len: usize) -> bool {
-        // Statistics tell what was chosen, and why.
+        // A caller who counts wants to know what was chosen, and why.
         self.options.resources.auto.is_some()
             && (len > MAX_UNASKED || self.options.resources.statistics.is_some())
     }
@@ -245,7 +245,7 @@ impl Compressor {
             return Ok(1);
         }
         self.pool.get_or_init(|| thread_pool(share.workers));
-        // Contents lie in the caller's memory, so more blocks fit than a stream has in flight.
+        // Contents lie in the caller's memory, so more blocks fit than in a stream.
         let Cost { fixed, worker, .. } = self.basis.cost;
         let workers = share.workers as u64;
         let taken = fixed.saturating_add(worker.saturating_mul(workers));
@@ -267,7 +267,7 @@ fn stream_to(input: &[u8], writer: impl Write, options: &Options) -> Result<u64,
     Ok(encoder.bytes_out())
 }
 
-/// Has `write` append to `output`, which stays as it was after an error. Returns the number of bytes appended.
+/// Appends what `write` writes to `output`, and nothing if it fails. Returns the number of bytes appended.
 fn append(
     output: &mut Vec<u8>,
     write: impl FnOnce(Growing<'_>) -> Result<u64, Error>,
@@ -280,8 +280,7 @@ fn append(
     written.map(|_| output.len() - start)
 }
 
-/// Memory of the caller's to write a result to. It counts what does not fit, so that the caller learns how much it
-/// takes.
+/// Writes to the caller's memory. It also accepts what does not fit, so that the caller learns how long the result is.
 pub struct Bounded<'a>(pub &'a mut [u8]);
 
 impl Write for Bounded<'_> {

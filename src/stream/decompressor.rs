@@ -98,8 +98,8 @@ impl Decompressor {
         self.decompress_with(input, |len| zeroed(len).map_err(|fault| fault.at(Place::default())))
     }
 
-    /// Decompresses `input` to memory that `allocate` returns for the length of the contents. Calls it once, after
-    /// checking headers, indices and footers.
+    /// Decompresses `input` to memory from `allocate`, which is called once with the length of the contents, after
+    /// headers, indices and footers have been checked.
     ///
     /// # Errors
     /// The errors of [`decompress`] and of `allocate`, and [`Error::LimitOutput`] if its memory is too short.
@@ -185,7 +185,7 @@ impl Decompressor {
             }
             options.resources.auto = None;
             if options.resources.gpu.is_some() || is_long {
-                // A decoder's threads can hand batches to a device, and it keeps what distant matches repeat.
+                // A decoder can hand batches to a device, and keeps own bytes that later blocks may repeat.
                 Decoder::new(input, &options)?.copy_to(&mut Cursor::new(output))?;
                 return Ok(());
             }
@@ -200,8 +200,8 @@ impl Decompressor {
         }
         let engine = &*self.engine;
         let workers = permitted.min(parts.len());
-        // Keep the pool if it is large enough, and not larger than the input's memory permits (unless the input has too
-        // few blocks to use it).
+        // Keep the pool if it has enough threads and no more than memory permits. Too many do no harm if there are few
+        // blocks.
         let is_usable = |threads: usize| {
             threads >= workers && (threads <= permitted || parts.len() <= permitted)
         };

@@ -34,12 +34,12 @@ impl FrameEntry {
         self.header.block_count(self.footer.content_size)
     }
 
-    /// Where the index begins. A single frame has none: then, where the payload ends.
+    /// Where the index begins. A single frame has no index; there, where the payload ends.
     pub(crate) fn index_start(&self) -> Result<u64, Fault> {
         if let Some(single) = &self.header.single {
             return Ok(self.offset + self.header_len + u64::from(single.payload_len));
         }
-        // The frame's length is known to lie within the file. Check that the index lies within the frame.
+        // The frame is known to lie within the file. Check that the index lies within the frame.
         self.end()
             .checked_sub(Index::len_with_footer(self.block_count()))
             .filter(|start| *start >= self.offset + self.header_len)
@@ -47,8 +47,8 @@ impl FrameEntry {
             .ok_or(Fault::Corrupt("the index does not fit in its frame"))
     }
 
-    /// Reads and checks the index. For a single frame, which has none, returns the place of its payload. `read` fills a
-    /// buffer with the bytes of the file from an offset on.
+    /// Reads and checks the index. For a single frame, which has none, makes one of its payload. `read` fills a buffer
+    /// with the bytes of the file from an offset on.
     pub(crate) fn index(
         &self,
         read: &mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>,
@@ -63,7 +63,7 @@ impl FrameEntry {
         Index::parse(&bytes, self.footer, self.header_len)
     }
 
-    /// Checks that `header` may be that of block `number`. The index says that the block lies at `range`.
+    /// Checks that `header` may belong to block `number`, which lies at `range` according to the index.
     pub(crate) fn check_block(
         &self,
         header: &BlockHeader,
@@ -85,8 +85,8 @@ impl FrameEntry {
 
 /// The frames of a file, in order, after checking all headers, indices and footers.
 ///
-/// Frames are found from the end of the file, or from its padding, by their footers. A single frame has none: where
-/// there is no footer, the remaining frames are found from the start, block by block.
+/// It finds frames backward from the end of the file, or from its padding, by their footers. A single frame has no
+/// footer. Where there is none, it finds the remaining frames from the start, block by block.
 ///
 /// # Errors
 /// The first fault of the file, with its place; [`Error::LimitMemory`] if listing the frames takes more than
@@ -103,7 +103,7 @@ pub(crate) fn read_directory(
     loop {
         let Some(frame) = next else {
             if walk(at, &mut window, reader, |frame| list.push_first(frame))? != at {
-                // The supposed frames at the end turn out to be part of earlier frames.
+                // What looked like frames at the end is part of earlier frames.
                 list.last.clear();
             }
             break;
@@ -118,7 +118,7 @@ pub(crate) fn read_directory(
     list.in_order()
 }
 
-/// The same for a file in memory, whose frames are all found from the start: all headers of blocks are checked, too.
+/// The frames of a file in memory. It finds all of them from the start, and so also checks the headers of all blocks.
 pub(crate) fn walk_directory(file: &[u8], max_memory: u64) -> Result<Vec<FrameEntry>, Error> {
     let mut list = FrameList { max_memory, ..FrameList::default() };
     let mut frames = FrameReader::new(Cursor::new(file));
@@ -135,7 +135,7 @@ struct FrameList {
     first: Vec<FrameEntry>,
     /// Frames found from the end; the file's last frame comes first.
     last: Vec<FrameEntry>,
-    /// Bytes of the modules of all frames. Frames that follow one another share those that are equal.
+    /// Bytes of the modules of all frames. Neighbouring frames share equal modules.
     modules: u64,
     max_memory: u64,
 }
@@ -190,7 +190,7 @@ impl FrameList {
     }
 }
 
-/// Makes a frame share the modules of its neighbour, if they are equal. Returns the bytes that its own take.
+/// Makes a frame share the modules of its neighbour if they are equal. Otherwise returns the bytes that its own take.
 fn share_modules(frame: &mut FrameEntry, neighbour: Option<&FrameEntry>) -> u64 {
     match neighbour.filter(|other| other.header.modules == frame.header.modules) {
         Some(other) => {
@@ -201,8 +201,8 @@ fn share_modules(frame: &mut FrameEntry, neighbour: Option<&FrameEntry>) -> u64 
     }
 }
 
-/// The length of block `number`, which is not its frame's last one, from the index at `index_start`; `None` if the file
-/// ends before.
+/// The length of block `number`, from the index at `index_start`; `None` if the file ends there. The last block of a
+/// frame has no entry.
 pub(super) fn index_entry(
     window: &mut Window,
     reader: &mut (impl Read + Seek),
@@ -217,7 +217,7 @@ pub(super) fn index_entry(
 /// The length of the shortest frame with a footer.
 const MIN_FRAME_LEN: u64 = MIN_FRAME_HEADER_LEN as u64 + Index::len_with_footer(0);
 
-/// How many bytes of a footer may be zeros at its end: its checksum, and all of the frame's length but the lowest byte.
+/// How many bytes at the end of a footer may be zeros: the checksum, and all but the lowest byte of the frame's length.
 const MAX_ZEROS_IN_FOOTER: u64 = 11;
 
 /// The last frame before the padding, found by its footer; `None` if no footer is there.
@@ -331,7 +331,7 @@ fn read_last(
     match window.held(at, (end - at) as usize) {
         Some(bytes) => Index::check(bytes, footer, header_len).map(drop)?,
         None => {
-            // In one read, for sources where each read takes long.
+            // A single read, because reads of some sources take long.
             let mut bytes = zeroed((end - at) as usize)?;
             reader.seek(SeekFrom::Start(at))?;
             reader.read_exact(&mut bytes)?;

@@ -1,4 +1,4 @@
-//! Reads frames in order, everything except the decoding of payloads.
+//! Reads frames in order, and leaves the decoding of payloads to others.
 
 use std::io::{self, Read, Seek};
 
@@ -13,8 +13,8 @@ use crate::pipeline::buffer::Buffer;
 pub(crate) enum Event {
     /// A frame begins.
     Frame(FrameHeader),
-    /// A block's header has been read. Read or skip its payload before anything else. The header's checksums may only
-    /// become known then: use the header that reading the payload returns.
+    /// A block's header has been read. The caller next reads or skips its payload. A single frame's checksums follow
+    /// the payload, so use the header that [`FrameReader::payload`] returns.
     Block(BlockHeader, Place),
     /// A frame has ended. Its index and footer, if it has them, agree with its blocks.
     FrameEnd,
@@ -107,8 +107,8 @@ impl<R: Read> FrameReader<R> {
         }
     }
 
-    /// After a frame, looks for padding, which ends the input. If something else follows, returns its first byte;
-    /// before the first frame, reads nothing.
+    /// After a frame, reads the padding, if there is any, up to the end of the input. If another frame follows, returns
+    /// its first byte. Before the first frame, reads nothing.
     fn skip_padding(&mut self) -> Result<Option<u8>, Error> {
         if self.frames == 0 {
             return Ok(None);
@@ -144,7 +144,7 @@ impl<R: Read> FrameReader<R> {
                 .map_err(|fault| fault.at(place))?;
             return Ok(Event::Block(block, place));
         }
-        // If there is a block, reading its payload has also read this checksum.
+        // If the frame has a block, the checksum was read with its payload.
         if single.content_len == 0 && self.checksum(place)? != single.header_crc.to_le_bytes() {
             return Err(Fault::Corrupt("the frame's checksum does not agree").at(place));
         }
@@ -188,8 +188,8 @@ impl<R: Read> FrameReader<R> {
 const NO_FRAME: Error = Error::Internal { what: "no frame is open" };
 
 impl<R: Read + Seek> FrameReader<R> {
-    /// Skips the payload of the block that [`FrameReader::next`] returned. Whether all of it exists shows when the next
-    /// structure is read.
+    /// Skips the payload of the block that [`FrameReader::next`] returned. If the input ends inside it, reading the
+    /// next structure fails.
     pub(crate) fn skip_payload(&mut self, header: &BlockHeader, place: Place) -> Result<(), Error> {
         let len = i64::from(header.payload_len);
         self.source.inner.seek_relative(len)?;

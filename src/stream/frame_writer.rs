@@ -12,14 +12,14 @@ use crate::format::{
 };
 use crate::pipeline::engine::Coded;
 
-/// A payload up to this length is copied, so that its frame takes a single write.
+/// A payload up to this length is copied next to its headers, so that its frame takes a single write.
 const SMALL: usize = 1 << 12;
 
 /// Writes headers, blocks, indices and footers. When a frame is full, another begins.
 #[derive(Debug, Clone)]
 pub(crate) struct FrameWriter {
     header: FrameHeader,
-    /// Length of the contents of this frame and all after it, if known.
+    /// Length of the contents of this frame and all later ones, if known.
     declared: Option<u64>,
     index: IndexWriter,
     /// Bytes written of this frame; 0 before its header has been written.
@@ -32,7 +32,7 @@ pub(crate) struct FrameWriter {
 }
 
 impl FrameWriter {
-    /// Writes frames like `header`, whose `content_size` is that of all of them together.
+    /// Writes frames like `header`, which declares the length of their contents together.
     pub(crate) fn new(header: FrameHeader) -> Self {
         Self {
             declared: header.content_size,
@@ -75,7 +75,7 @@ impl FrameWriter {
         self.one_of_several(writer, coded, contents.len() as u32, payload, is_last)
     }
 
-    /// Writes a block of a frame that is no single frame. The payload of a stored block is its contents.
+    /// Writes a block of a frame that is not single. The payload of a stored block is its contents.
     pub(crate) fn one_of_several(
         &mut self,
         writer: &mut impl Write,
@@ -89,8 +89,8 @@ impl FrameWriter {
         self.end_block(writer, &header, is_last)
     }
 
-    /// Writes what comes before a block of a frame that is no single frame. The caller writes the header that it
-    /// returns and the payload, and then calls [`Self::end_block`].
+    /// Writes what comes before a block of a frame that is not single, and returns the block's header. The caller
+    /// writes header and payload, and then calls [`Self::end_block`].
     pub(crate) fn begin_block(
         &mut self,
         writer: &mut impl Write,
@@ -105,8 +105,8 @@ impl FrameWriter {
         Ok(self.block_header(coded, content_len, payload_len))
     }
 
-    /// Writes a block with distant matches. `own` are its own bytes, which were coded to `payload`; that is ignored if
-    /// they are stored.
+    /// Writes a block with distant matches. `own` holds its own bytes, and `payload` what they were coded to. If they
+    /// are stored, `payload` is ignored.
     pub(crate) fn own_bytes(
         &mut self,
         writer: &mut impl Write,
@@ -184,7 +184,7 @@ impl FrameWriter {
             payload_len: payload.len() as u32,
             header_crc: 0,
         };
-        // A block that is not filtered needs none.
+        // A block without filters needs no modules.
         let modules = match coded.filters {
             Some(_) => self.header.modules.clone(),
             None => ModuleTable::default(),
@@ -211,8 +211,7 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Ends the file: ends the current frame, unless its last block did. A file without contents has one frame without
-    /// blocks.
+    /// Ends the current frame, unless its last block did. A file without contents gets one frame without blocks.
     pub(crate) fn finish(&mut self, writer: &mut impl Write) -> Result<(), Error> {
         if self.frame_len == 0 && !self.is_ended {
             let nothing = Coded::stored(0);
@@ -232,15 +231,15 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Subtracts the contents of a frame that ends from the declared length.
+    /// Subtracts the contents of a finished frame from the declared length.
     fn take_declared(&mut self, len: u64) {
         if let Some(declared) = &mut self.declared {
             *declared = declared.saturating_sub(len);
         }
     }
 
-    /// Writes the frame's header if it has not been written. Its distant matches may reach `reach` own
-    /// bytes back.
+    /// Writes the frame's header if it has not been written. The frame's distant matches reach up to `reach` own bytes
+    /// back.
     fn begin(&mut self, writer: &mut impl Write, reach: u64) -> Result<(), Error> {
         if self.frame_len == 0 {
             let most = self.max_blocks << self.header.block_log;

@@ -62,7 +62,7 @@ pub struct ModuleInfo {
     pub fuel: u32,
     /// Bytes of contents that a lane stands for.
     pub lane_bytes: u32,
-    /// The name that it has in its own section of names, if any. Whoever made the file chose it.
+    /// Its name from its own section of names, if any. The author of the file chose it.
     pub name: Option<String>,
 }
 
@@ -86,7 +86,7 @@ pub struct BlockInfo {
     pub number: u64,
     /// How the block is coded.
     pub method: Method,
-    /// The filters that the contents went through before, if any.
+    /// The filters that were applied to the contents first, if any.
     pub filters: Option<FilterChain>,
     /// Offset of the block's header in the file, in bytes. In a single frame, whose block has no header, the offset of
     /// its payload.
@@ -101,8 +101,7 @@ pub struct BlockInfo {
     pub content_offset: u64,
     /// Length of the block's contents, in bytes.
     pub content_size: u64,
-    /// If the block repeats parts of earlier blocks: length in bytes of its own part, which alone is coded by the
-    /// method.
+    /// If the block repeats parts of earlier blocks, the length in bytes of the rest. Only that is coded by the method.
     pub own_size: Option<u64>,
     /// CRC-32C of the payload.
     pub payload_checksum: u32,
@@ -110,8 +109,8 @@ pub struct BlockInfo {
     pub content_checksum: u32,
 }
 
-/// Lists the frames of a file. With `blocks`, also lists each frame's blocks, with one short read per block. The
-/// checksums of a single frame's block follow from its payload, which is read for them.
+/// Lists the frames of a file. With `blocks`, also lists each frame's blocks, with one short read per block. For the
+/// checksums of a single frame's block it reads the payload.
 ///
 /// Checks headers, indices and footers, but not contents. The list takes memory for every frame and block: for
 /// untrusted files use [`Listing`].
@@ -170,21 +169,20 @@ pub struct Listing<R> {
     reader: R,
     read_ahead: Option<PrefetchFn<R>>,
     window: Window,
-    /// A second window on the file, for the index, while the first is at the blocks.
+    /// A second window on the file, at the index, while the first is at the blocks.
     index: Window,
     engine: CpuEngine,
     max_memory: u64,
-    /// Frames before this offset are walked forward, block by block. It is the end of the last frame without a footer,
-    /// which is a single frame.
+    /// The end of the last frame without a footer, which is a single frame. Frames before it are walked forward, block
+    /// by block.
     seam: u64,
-    /// For the frames from `seam` on, the end of every `stride`-th, counted from the file's last frame, which comes
-    /// first. Only footers tell where these frames begin, so they can only be found backward; marks keep each such walk
-    /// short.
+    /// The end of every `stride`-th frame behind `seam`, from the file's last frame backward. These frames can only be
+    /// found backward, by their footers. Marks keep each walk backward short.
     marks: Vec<u64>,
     stride: u64,
-    /// Marks still ahead.
+    /// Marks not yet passed.
     marks_ahead: usize,
-    /// Ends of the frames up to the next mark; that of the next frame comes last.
+    /// Ends of the frames up to the next mark, from the last one backward.
     ends: Vec<u64>,
     /// Number of the next frame.
     number: u64,
@@ -195,10 +193,10 @@ pub struct Listing<R> {
     blocks: Option<UnlistedBlocks>,
 }
 
-/// Brings parts of the file that are read next.
+/// Reads parts of the file that are needed next.
 type PrefetchFn<R> = fn(&mut R, &[Range<u64>]) -> io::Result<()>;
 
-/// The headers of so many blocks are read ahead.
+/// How many block headers are read ahead at once.
 const AHEAD: u64 = 256;
 
 /// The blocks of a frame that have not been listed yet.
@@ -256,8 +254,8 @@ impl<R: Read + Seek> Listing<R> {
                     Ok(())
                 })?;
                 let is_seam = seam == at;
-                // If a frame ends here, it is not one of those at the end, so its mark goes. If no frame ends here, the
-                // supposed frames at the end are part of earlier ones, so all marks go.
+                // If a frame ends here, it has no footer, so its mark goes. If none ends here, what looked like frames
+                // with footers is part of earlier frames, so all marks go.
                 let is_marked = number.is_multiple_of(stride);
                 marks.truncate(if is_seam { marks.len() - usize::from(is_marked) } else { 0 });
                 content_size = match is_seam {
@@ -297,9 +295,8 @@ impl<R: Read + Seek> Listing<R> {
         Ok(listing)
     }
 
-    /// Has `read_ahead` bring the parts where the headers of many blocks lie, before they are read one by one: for a
-    /// reader that waits for each read, as [`ReadAtCursor::read_ahead`](crate::ReadAtCursor::read_ahead) does for a
-    /// server.
+    /// Calls `read_ahead` with the places of many block headers before it reads them one by one. This saves time if
+    /// each read waits, as for a server: see [`ReadAtCursor::read_ahead`](crate::ReadAtCursor::read_ahead).
     pub fn with_read_ahead(
         mut self,
         read_ahead: fn(&mut R, &[Range<u64>]) -> io::Result<()>,
@@ -319,8 +316,8 @@ impl<R: Read + Seek> Listing<R> {
     /// The next frame, without its blocks; `None` after the last one.
     ///
     /// # Errors
-    /// The errors of reading; [`Error::LimitMemory`] if there are so many frames that putting them in order takes more
-    /// memory than the options permit.
+    /// The errors of reading; [`Error::LimitMemory`] if there are too many frames to put in order in the permitted
+    /// memory.
     pub fn next_frame(&mut self) -> Result<Option<FrameInfo>, Error> {
         self.blocks = None;
         let frame = if self.at < self.seam {
@@ -368,7 +365,7 @@ impl<R: Read + Seek> Listing<R> {
         }))
     }
 
-    /// The next frame, from those found by their footers.
+    /// The next frame, found by its footer.
     fn next_by_footer(&mut self) -> Result<Option<FrameEntry>, Error> {
         if self.ends.is_empty() {
             let Some(next) = self.marks_ahead.checked_sub(1) else { return Ok(None) };
@@ -389,7 +386,7 @@ impl<R: Read + Seek> Listing<R> {
             }
         }
         let Some(end) = self.ends.pop() else { return Err(changed()) };
-        // Reads several short frames at once.
+        // Fills the window forward, with several frames if they are short.
         self.window.from(&mut self.reader, self.at, 1)?;
         let frame = self.footed(end)?;
         if frame.offset != self.at {
@@ -398,7 +395,7 @@ impl<R: Read + Seek> Listing<R> {
         Ok(Some(frame))
     }
 
-    /// The frame that ends at `end`, where one was found before.
+    /// The frame that ends at `end`, where [`Listing::new`] found one.
     fn footed(&mut self, end: u64) -> Result<FrameEntry, Error> {
         frame_before(end, &mut self.window, &mut self.reader)?.ok_or_else(changed)
     }
@@ -438,7 +435,7 @@ impl<R: Read + Seek> Listing<R> {
         let len = (end - offset).min(MAX_BLOCK_HEADER_LEN as u64) as usize;
         let place = Place::new(blocks.frame_number, offset).in_block(number);
         let header = if let Some(single) = &frame.header.single {
-            // The block's checksums follow from its payload.
+            // The payload tells the block's checksums.
             let (mut crc, mut at) = (0, if single.has_own_payload() { offset } else { end });
             while at < end {
                 let bytes = self.window.from(&mut self.reader, at, 1)?;
@@ -488,7 +485,7 @@ fn block_len(
     index_entry(index, reader, index_start, number)?.ok_or_else(changed)
 }
 
-/// The file no longer has what was found in it a moment ago.
+/// The error if something that was found in the file is no longer there.
 fn changed() -> Error {
     Error::Io(io::Error::other("the file changed while it was read"))
 }

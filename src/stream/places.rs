@@ -27,7 +27,7 @@ pub trait WriteAt: Send + Sync {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 }
 
-/// A part of an input, and where its bytes go.
+/// A part of an input, and the buffer for its bytes.
 #[derive(Debug)]
 pub struct Part<'a> {
     /// Offset of the first byte in the input.
@@ -61,7 +61,7 @@ impl Part<'_> {
 /// # }
 /// ```
 pub trait ReadAt: Send + Sync {
-    /// Length in bytes. It does not change: reads fail of an input that has become shorter.
+    /// Length in bytes, which does not change. If the input becomes shorter, reads fail.
     fn len(&self) -> u64;
 
     /// Whether there are no bytes.
@@ -130,12 +130,13 @@ pub struct ReadAtCursor<S: ReadAt + ?Sized = dyn ReadAt> {
     ahead: Vec<HeldBytes>,
 }
 
-/// The first step, and the least that is read of the end. Opening a source on a server brings as much of its beginning.
+/// The length of the first step, and the least that is read of the end. Opening a file on a server reads as much of its
+/// beginning.
 pub(crate) const FIRST_READ: usize = 4 << 10;
 const MAX_STEP: usize = 8 << 20;
 /// The factor by which steps grow.
 const GROWTH: usize = 16;
-/// Reading this many bytes from a server takes about as long as a request does.
+/// A server takes about as long to send this many bytes as for another request.
 const MAX_GAP: u64 = 128 << 10;
 /// The least that is read elsewhere. Most frame headers are shorter.
 const MIN_READ: u64 = 1 << 10;
@@ -193,7 +194,7 @@ impl<S: ReadAt + ?Sized> ReadAtCursor<S> {
         self.max_step as u64
     }
 
-    /// The bytes from the position on that are in memory; none if it is elsewhere.
+    /// The bytes in memory from the position on; empty if there are none.
     fn held(&self) -> &[u8] {
         let pieces = [&self.tail, &self.recent];
         let mut held = pieces.into_iter().map(|piece| piece.from(self.position));
@@ -207,8 +208,8 @@ impl<S: ReadAt + ?Sized> ReadAtCursor<S> {
         after.checked_sub(1).map(|at| self.ahead[at].from(position)).unwrap_or_default()
     }
 
-    /// Reads at the position, whose bytes are not in memory, up to `wanted` bytes into `buf`, and returns their number;
-    /// or reads bytes there to keep, and returns `None`.
+    /// Reads at the position, where no bytes are in memory. Either reads up to `wanted` bytes into `buf` and returns
+    /// their number, or reads bytes to keep and returns `None`.
     fn fetch(&mut self, buf: &mut [u8], wanted: u64) -> io::Result<Option<usize>> {
         let (source, at) = (&*self.source, self.position);
         let len = source.len();
@@ -293,7 +294,7 @@ impl HeldBytes {
         skipped.and_then(|skipped| self.bytes.get(skipped..)).unwrap_or_default()
     }
 
-    /// Reads bytes `start` to `end` in place of what was here.
+    /// Replaces these bytes by bytes `start` to `end`.
     fn read(&mut self, source: &(impl ReadAt + ?Sized), start: u64, end: u64) -> io::Result<()> {
         self.bytes.clear();
         resize(&mut self.bytes, (end - start) as usize)?;
@@ -305,7 +306,7 @@ impl HeldBytes {
         read
     }
 
-    /// Reads these ranges, together if the source can.
+    /// Reads several ranges, together if the source can.
     fn read_each(
         source: &(impl ReadAt + ?Sized),
         ranges: Vec<Range<u64>>,
@@ -322,7 +323,7 @@ impl HeldBytes {
         Ok(each)
     }
 
-    /// Reads the bytes from `start` to where these begin, and keeps them before these.
+    /// Reads the bytes from `start` on that lie before these, and puts them in front.
     fn extend_to(&mut self, source: &(impl ReadAt + ?Sized), start: u64) -> io::Result<()> {
         let mut longer = Self::default();
         longer.read(source, start, self.start)?;
@@ -334,7 +335,7 @@ impl HeldBytes {
     }
 }
 
-/// Makes a buffer `len` bytes long, with zeros for those that it lacks.
+/// Makes a buffer `len` bytes long. New bytes are zeros.
 fn resize(bytes: &mut Vec<u8>, len: usize) -> io::Result<()> {
     let more = len.saturating_sub(bytes.len());
     bytes.try_reserve_exact(more).map_err(|_| Error::OutOfMemory { needed: len as u64 })?;

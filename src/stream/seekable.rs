@@ -20,11 +20,11 @@ use crate::pipeline::memory::{Cost, Share};
 use crate::pipeline::modules::{FrameModules, LastModules};
 use crate::pipeline::statistics::Counted;
 
-/// Reads any part of the contents of a file of frames. Only decodes the blocks that hold it.
+/// Reads any part of the contents of a file. It only decodes the blocks that hold the part.
 ///
 /// `Read` and `Seek` work on the contents; the reader keeps the last block. [`SeekableReader::copy_range`] decodes a
-/// whole range in parallel, also on a GPU if the options name one, and reads adjacent blocks at once. Open sources with
-/// slow reads, such as those over a network, with [`SeekableReader::open`].
+/// whole range in parallel, also on a GPU if the options name one, and reads adjacent blocks at once. If reads are
+/// slow, as over a network, open the file with [`SeekableReader::open`].
 ///
 /// ```
 /// use std::io::{Cursor, Read, Seek, SeekFrom};
@@ -50,7 +50,7 @@ pub struct SeekableReader<R: Read + Seek> {
     block: Option<(BlockId, DecodeTask)>,
     /// Neighbouring blocks that were read at once.
     run: ReadRun,
-    /// The most bytes of such a run.
+    /// The most bytes to read at once.
     max_run: u64,
     /// Blocks that distant matches repeat.
     recent: Recent,
@@ -64,8 +64,8 @@ const ALONE: Share = Share { workers: 1, in_flight: 1 };
 
 impl SeekableReader<ReadAtCursor> {
     /// Reads and checks the headers, indices and footers of all frames of `source`. For a file of one frame, as
-    /// [`Encoder`](crate::Encoder) writes it, that takes at most two reads of `source`. Then a range takes one read, if
-    /// its blocks together have at most 8 MiB and the options permit the memory.
+    /// [`Encoder`](crate::Encoder) writes it, that takes two reads of `source`, or three if the index is long. Then a
+    /// range takes one read, if its blocks together have at most 8 MiB and the options permit the memory.
     ///
     /// # Errors
     /// The errors of [`SeekableReader::new`].
@@ -122,7 +122,7 @@ impl<R: Read + Seek> SeekableReader<R> {
         self.layout.len()
     }
 
-    /// Length in bytes of the longest blocks' contents, or more if all are shorter: a read decodes whole blocks.
+    /// The largest block size of all frames, in bytes of contents. A read decodes whole blocks.
     pub fn block_size(&self) -> u64 {
         let sizes = self.layout.frames().iter().map(|frame| frame.header.block_size() as u64);
         sizes.max().unwrap_or(0)
@@ -156,17 +156,17 @@ impl<R: Read + Seek> SeekableReader<R> {
         if !self.layout.contains(&range) {
             return Err(Error::InvalidRange { start, end, len: self.len() });
         }
-        // The blocks in flight need its memory.
+        // Free its memory for the blocks in flight.
         self.block = None;
         let mut flow = Flow::new(Arc::clone(&self.engine), ALONE, None);
-        // What the blocks in flight need, and which of their bytes are wanted.
+        // The cost of the blocks in flight, and which of their bytes are wanted.
         let (mut cost, mut wanted) = (None, VecDeque::new());
         let mut left = range;
         while !left.is_empty() || !wanted.is_empty() {
             let first = self.layout.first(&left);
             let frame = first.as_ref().map(|(id, _)| &self.layout.frames()[id.frame]);
             let needed = frame.map(|frame| self.cost(frame));
-            // Blocks that need other memory wait until all others are done.
+            // A block that needs other memory waits until all earlier ones are done.
             let other = needed.is_some() && needed != cost;
             if let Some((id, within)) = first
                 && flow.has_room()
@@ -200,7 +200,7 @@ impl<R: Read + Seek> SeekableReader<R> {
         Ok(())
     }
 
-    /// Prepares `flow` for blocks of the frame with this number, which need `needed`. No block may be in flight.
+    /// Prepares `flow` for blocks of this frame, which cost `needed`. No block may be in flight.
     fn adapt(
         &mut self,
         flow: &mut Flow<DecodeTask>,
@@ -224,13 +224,13 @@ impl<R: Read + Seek> SeekableReader<R> {
     }
 
     fn cost(&self, frame: &FrameEntry) -> Cost {
-        // The index takes memory as read and as parsed. Round up, so that frames that differ little cost the same.
+        // The index is in memory as read and as parsed. Round up, so that similar frames cost the same.
         let index = 12 * frame.block_count().next_multiple_of(1 << 12);
         let cost = Cost::keeping(&*self.engine, &frame.header, Recent::memory(&frame.header));
         Cost { fixed: cost.fixed + self.layout.memory() + index, ..cost }
     }
 
-    /// Completes a block that has been decoded, of the frame with this number.
+    /// Completes a decoded block of this frame.
     fn finish(&mut self, task: &mut DecodeTask, frame: usize) -> Result<(), Error> {
         let mut recent = std::mem::take(&mut self.recent);
         let finished = task.finish(&mut recent.sources(frame as u64, |number| {
@@ -245,8 +245,8 @@ impl<R: Read + Seek> SeekableReader<R> {
         finished
     }
 
-    /// Reads a block to `bytes`, and with it those after it that hold contents before byte `end`, because they are
-    /// needed next. Returns where the block lies.
+    /// Reads a block to `bytes`, and with the same read later blocks that hold contents before byte `end`. Returns
+    /// where the block lies.
     fn fetch(&mut self, id: BlockId, end: u64, bytes: &mut Buffer) -> Result<Located, Error> {
         let Self { reader, layout, run, max_run, .. } = self;
         let read = &mut |offset, into: &mut [u8]| {
@@ -259,14 +259,14 @@ impl<R: Read + Seek> SeekableReader<R> {
         Ok(block)
     }
 
-    /// What runs the modules of the frame with this number, if it has some.
+    /// Makes what runs the modules of this frame, if it has any.
     fn modules(&mut self, frame: usize) -> Result<Option<Arc<FrameModules>>, Error> {
         let (table, place) =
             (&self.layout.frames()[frame].header.modules, self.layout.place(frame));
         self.modules.of(table, &self.options.modules, place)
     }
 
-    /// Makes a block, read like [`fetch`](Self::fetch) does, that of `task`.
+    /// Reads a block, as [`fetch`](Self::fetch) does, and gives it to `task`.
     fn read_block(&mut self, id: BlockId, end: u64, task: &mut DecodeTask) -> Result<(), Error> {
         let block = self.fetch(id, end, &mut task.payload)?;
         let frame = &self.layout.frames()[id.frame];

@@ -1,7 +1,7 @@
-//! Blocks of a stream look for distant matches in order, on whatever threads they are encoded.
+//! Lets the blocks of a stream look for distant matches in order, although several threads encode them.
 //!
-//! A thread reads its block and surveys it whenever it comes to it, and then waits until the blocks before have been
-//! searched. Threads take blocks in order, so the block whose turn it is has a thread, and no other waits for ever.
+//! Each thread reads and surveys its block, and then waits until all earlier blocks have been searched. Threads take
+//! blocks in order, so the block whose turn it is always has a thread, and no thread waits for ever.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) struct Turns {
     given: u64,
 }
 
-/// The turn of one block. If it is dropped, those after it fail.
+/// The turn of one block. If it is dropped unused, later blocks fail.
 pub(crate) struct Turn {
     shared: Arc<SharedTurns>,
     number: u64,
@@ -32,7 +32,7 @@ struct TurnState {
     finder: Finder,
     /// The turn that comes next.
     next: u64,
-    /// Whether a block has not taken its turn.
+    /// Whether a block has dropped its turn unused.
     is_broken: bool,
 }
 
@@ -53,16 +53,16 @@ impl Turns {
 }
 
 impl Turn {
-    /// Whether to code the list of the block's matches: where blocks repeat parts of themselves, lists are long.
+    /// Whether to code the list of the block's matches. Lists are long where blocks repeat parts of themselves.
     pub(crate) fn codes_list(&self) -> bool {
         self.shared.codes_lists
     }
 
-    /// The distant matches of a block with this survey, once those of all blocks before have been found. `begins_frame`
-    /// tells whether it is the first of a frame.
+    /// Waits until all earlier blocks have been searched, and finds the distant matches of a block with this survey.
+    /// `begins_frame` tells whether it is the first of a frame.
     ///
     /// # Errors
-    /// If the system has too little memory, or a block before has not taken its turn.
+    /// Fails if the system refuses memory, or if an earlier block has dropped its turn.
     pub(crate) fn find(
         self,
         survey: &mut Survey,

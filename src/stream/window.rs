@@ -8,10 +8,10 @@ use crate::pipeline::buffer::zeroed;
 
 /// The most bytes in memory at once.
 pub(super) const WINDOW: usize = 1 << 16;
-/// Bytes to read after a jump, when most of what follows will be skipped too.
+/// Bytes to read after a jump, because another jump is likely to follow.
 pub(super) const FIRST_STEP: usize = 1 << 12;
 
-/// Reads a file of known length piece by piece. Pieces grow as long as the reader continues where it was.
+/// Reads a file of known length piece by piece. Pieces grow while the reader goes on where it stopped.
 pub(super) struct Window {
     buffer: Vec<u8>,
     /// Offset in the file of the buffer's bytes.
@@ -39,7 +39,7 @@ impl<R: Read + Seek> Read for ReadFrom<'_, R> {
     }
 }
 
-/// Seeking reads nothing. Skipped bytes that are not in memory are never read.
+/// Seeking reads nothing, so skipped bytes are never read unless they are in memory already.
 impl<R: Read + Seek> Seek for ReadFrom<'_, R> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.at = sought(to, self.window.file_len, self.at)?;
@@ -52,7 +52,7 @@ impl Window {
         Self { buffer: Vec::new(), start: 0, filled: 0, step: FIRST_STEP, file_len }
     }
 
-    /// The bytes from `offset` on. At least `n` of them (`n` is at most [`WINDOW`]), unless the file ends before.
+    /// The bytes from `offset` on: at least `n`, which is at most [`WINDOW`], unless the file ends sooner.
     pub(super) fn from(
         &mut self,
         reader: &mut (impl Read + Seek),
@@ -73,7 +73,7 @@ impl Window {
         Ok(&self.buffer[from..self.filled])
     }
 
-    /// The `n` bytes from `offset` on; fewer if the file ends before.
+    /// The `n` bytes from `offset` on; fewer if the file ends sooner.
     pub(super) fn at(
         &mut self,
         reader: &mut (impl Read + Seek),
@@ -84,8 +84,7 @@ impl Window {
         Ok(&bytes[..bytes.len().min(n)])
     }
 
-    /// The `n` bytes before `end`, and more of those before them, for a reader that goes backward. Fewer only if the
-    /// file begins there.
+    /// The bytes before `end`, for a reader that goes backward: at least `n`, unless the file begins there.
     pub(super) fn before(
         &mut self,
         reader: &mut (impl Read + Seek),

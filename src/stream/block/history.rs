@@ -20,7 +20,7 @@ impl Sources for Known {
     }
 }
 
-/// The own bytes of the latest blocks that have been passed on, where blocks come in order. Clones share them.
+/// Keeps the own bytes of the latest blocks of a stream, after the decoder has passed the blocks on. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct History(Arc<Mutex<Latest>>);
 
@@ -30,11 +30,11 @@ struct Latest {
     /// Number of the block after the latest.
     next: u64,
     own: VecDeque<Passed>,
-    /// Length of the own bytes of all blocks that have been here.
+    /// Length of the own bytes of all blocks added so far.
     end: u64,
 }
 
-/// The own bytes of a block, and where they begin among those of all blocks.
+/// The own bytes of a block, and their offset among those of all blocks.
 #[derive(Debug)]
 struct Passed {
     own: Arc<Buffer>,
@@ -46,8 +46,7 @@ impl History {
         self.0.lock()
     }
 
-    /// Adds the own bytes of a block, and gives `pool` buffers that are no longer needed: those of blocks that are out
-    /// of `reach` for the one after it.
+    /// Adds the own bytes of a block. Drops blocks that the next one cannot reach, and gives their buffers to `pool`.
     pub(crate) fn push(
         &self,
         place: Place,
@@ -70,7 +69,8 @@ impl History {
             dropped.extend(latest.own.pop_front());
         }
         drop(latest);
-        // Memory takes a while to give back. A thread that still reads such a buffer drops it.
+        // Freeing memory takes a while, so the lock is released first. If a thread still reads a buffer, that thread
+        // frees it.
         for old in dropped.into_iter().filter_map(|old| Arc::into_inner(old.own)) {
             if old.capacity() - old.len() <= SLACK {
                 pool.give(old);
@@ -79,15 +79,15 @@ impl History {
         Ok(())
     }
 
-    /// What is here of the blocks with these numbers, for the block after the latest.
+    /// The own bytes of those of these blocks that are kept, for the block after the latest.
     pub(crate) fn known(&self, numbers: &[u64]) -> Known {
         let latest = self.lock();
         let of = |&number| latest.get(number).map(|passed| (number, Arc::clone(&passed.own)));
         Known(numbers.iter().filter_map(of).collect())
     }
 
-    /// The own bytes of the blocks with these numbers, for a block at `place`, if all of them are here and surely
-    /// within `reach` of it. Blocks have up to `block_size` bytes.
+    /// The own bytes of these blocks, for a block at `place`; `None` unless all are kept and are within `reach` however
+    /// long the blocks in between turn out to be. Blocks have up to `block_size` bytes.
     pub(crate) fn known_early(
         &self,
         numbers: &[u64],
@@ -121,7 +121,7 @@ impl Latest {
     }
 }
 
-/// Own bytes to keep, in no more memory than they take. Gives `pool` a buffer that has much more.
+/// Copies own bytes to a buffer of their size if theirs is much larger, and then gives that one to `pool`.
 pub(crate) fn without_slack(own: Buffer, pool: &Pool) -> Result<Buffer, Fault> {
     if own.capacity() - own.len() <= SLACK {
         return Ok(own);
@@ -132,26 +132,26 @@ pub(crate) fn without_slack(own: Buffer, pool: &Pool) -> Result<Buffer, Fault> {
     Ok(kept)
 }
 
-/// What a buffer may have beyond the bytes that are kept.
+/// How much larger a kept buffer may be than the bytes in it.
 const SLACK: usize = 1 << 12;
 
-/// The own bytes of blocks of a file that were needed lately, where blocks come in any order.
+/// Caches own bytes for readers that decode blocks in any order.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
-    /// The latest last: number of the frame, number of the block, own bytes.
+    /// Number of the frame, number of the block, own bytes; the most recently used last.
     own: Vec<(u64, u64, Buffer)>,
 }
 
 impl Recent {
-    /// The most blocks that are kept: as many as a block may repeat.
+    /// The most blocks in the cache: as many as one block may repeat.
     pub(crate) const MAX_BLOCKS: usize = distant::MAX_SOURCES;
 
-    /// The most bytes that these blocks take, of a frame with this header.
+    /// The most bytes in the cache for a frame with this header.
     pub(crate) const fn memory(frame: &FrameHeader) -> u64 {
         (Self::MAX_BLOCKS * frame.block_size()) as u64
     }
 
-    /// The own bytes of the blocks of a frame; `load` decodes those that are not here.
+    /// The own bytes of a frame's blocks. `load` decodes those that are not in the cache.
     pub(crate) fn sources<L>(&mut self, frame: u64, load: L) -> impl Sources
     where
         L: FnMut(u64) -> Result<Buffer, Error>,
@@ -160,7 +160,7 @@ impl Recent {
     }
 }
 
-/// The own bytes of a frame's blocks: recent ones, or those that `load` decodes.
+/// Takes own bytes from the cache, and lets `load` decode the others.
 struct RecentOr<'a, L> {
     recent: &'a mut Recent,
     frame: u64,

@@ -1,4 +1,4 @@
-//! Where the blocks of a file lie, and which parts of them a range is made of.
+//! Finds the blocks of a file, tells which of them hold a range, and reads neighbouring blocks at once.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -22,11 +22,11 @@ pub(crate) struct BlockId {
     pub(crate) number: u64,
 }
 
-/// A part of a block, and where it goes: to one of the destinations of a call.
+/// A part of a block's contents, and its place in one of a call's destinations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Placement {
     pub(crate) block: BlockId,
-    /// Bytes of the block's contents.
+    /// Which bytes of the block's contents.
     pub(crate) within: Range<usize>,
     /// The number of the destination.
     pub(crate) destination: usize,
@@ -43,18 +43,18 @@ pub(crate) struct Located {
     pub(crate) place: Place,
     /// Its length in bytes, with the checksum of a single frame.
     pub(crate) len: usize,
-    /// Whether it is the only block of a single frame, whose header is the frame's, and which a checksum follows.
+    /// Whether it is the block of a single frame. Such a block has no header of its own, and a checksum follows it.
     pub(crate) is_single: bool,
 }
 
 impl Located {
-    /// Length of what comes before the payload, in bytes.
+    /// Bytes before the payload.
     pub(crate) fn header_len(&self, header: &BlockHeader) -> usize {
         if self.is_single { 0 } else { header.len() }
     }
 
-    /// Checks the header of the block, which is among the blocks of `frame`, and returns it. `bytes` are those of the
-    /// block, or of a block that is not single the first ones.
+    /// Checks and returns the header of this block of `frame`. `bytes` holds the block; its first bytes suffice unless
+    /// it is single.
     pub(crate) fn open(&self, frame: &FrameEntry, bytes: &[u8]) -> Result<BlockHeader, Fault> {
         if let Some(single) = &frame.header.single {
             let (payload, checksum) = bytes.split_last_chunk().ok_or(Fault::Truncated)?;
@@ -65,8 +65,8 @@ impl Located {
         Ok(header)
     }
 
-    /// The block, which is among the blocks of `frame`, with its header checked. `bytes` are those of the block, and
-    /// `modules` runs those of the frame.
+    /// Checks the header of this block of `frame`, and returns the block. `bytes` holds it, and `modules` runs the
+    /// frame's modules.
     pub(crate) fn block<'a>(
         &self,
         frame: &FrameEntry,
@@ -89,7 +89,7 @@ pub(crate) type ReadPart<'r> = dyn FnMut(u64, &mut [u8]) -> io::Result<()> + 'r;
 pub(crate) struct Layout {
     frames: Vec<FrameEntry>,
     len: u64,
-    /// Those that were needed last, at most so many.
+    /// Indices read so far, up to `max_indices`; then it starts over.
     indices: Mutex<HashMap<usize, Arc<Index>>>,
     max_indices: usize,
 }
@@ -104,9 +104,10 @@ impl Layout {
         Self::of(read_directory(reader, options.resources.memory)?, options.max_output, max_indices)
     }
 
-    /// The same for a file in memory, whose contents may take `limit` bytes. Also checks the headers of all blocks.
+    /// Goes through a file in memory from its beginning, and also checks the headers of all blocks. Refuses contents of
+    /// more than `limit` bytes.
     pub(crate) fn of_slice(file: &[u8], max_memory: u64, limit: u64) -> Result<Self, Error> {
-        // The list of the first few thousand frames does not count.
+        // A list of a few thousand frames is always permitted.
         Self::of(walk_directory(file, max_memory.max(1 << 20))?, limit, 1)
     }
 
@@ -150,13 +151,13 @@ impl Layout {
         self.placements(start.min(self.len)..self.len, 0).map(|placement| placement.block)
     }
 
-    /// The block that holds the first byte of `range`, which must lie within the contents, and those bytes of the
-    /// block's contents that do. `None` if the range is empty.
+    /// The block that holds the first byte of `range`, and which of its bytes belong to the range. `None` if the range
+    /// is empty. It must lie within the contents.
     pub(crate) fn first(&self, range: &Range<u64>) -> Option<(BlockId, Range<usize>)> {
         if range.is_empty() {
             return None;
         }
-        // Frames without contents begin where the next frame does: take the last of them.
+        // An empty frame begins where the next one does, so take the last that begins here.
         let after = self.frames.partition_point(|frame| frame.content_start <= range.start);
         let frame = after.checked_sub(1)?;
         let entry = &self.frames[frame];
@@ -169,8 +170,7 @@ impl Layout {
         Some((BlockId { frame, number }, within))
     }
 
-    /// The parts that `range`, which must lie within the contents, is made of. They go to the destination of this
-    /// number.
+    /// Divides `range`, which must lie within the contents, into parts of blocks, for the destination with this number.
     pub(crate) fn placements(
         &self,
         range: Range<u64>,
@@ -194,7 +194,7 @@ impl Layout {
         self.indices.lock()
     }
 
-    /// The index of a frame, which `read` reads if it is not here.
+    /// The index of a frame. `read` reads it unless it is kept.
     pub(crate) fn index(&self, frame: usize, read: &mut ReadPart<'_>) -> Result<Arc<Index>, Error> {
         if let Some(index) = self.indices().get(&frame) {
             return Ok(Arc::clone(index));
@@ -209,7 +209,7 @@ impl Layout {
         Ok(index)
     }
 
-    /// Finds a block. `read` reads the index of its frame if it is not here.
+    /// Finds a block. `read` reads the index of its frame unless it is kept.
     pub(crate) fn locate(&self, id: BlockId, read: &mut ReadPart<'_>) -> Result<Located, Error> {
         let index = self.index(id.frame, read)?;
         let frame = &self.frames[id.frame];
@@ -229,7 +229,7 @@ impl Layout {
         Ok(Located { id, range, place, len: len as usize, is_single })
     }
 
-    /// A block of `file`, which is all in memory, and its place. `modules` runs those of its frame.
+    /// A block of `file`, which is the whole file, and its place. `modules` runs the frame's modules.
     pub(crate) fn block_in<'a>(
         &self,
         id: BlockId,
@@ -242,8 +242,8 @@ impl Layout {
         Ok((located.block(&self.frames[id.frame], bytes, modules)?, located.place))
     }
 
-    /// The length in bytes of a read that begins with this block and ends with the last one that holds contents before
-    /// byte `end`; but at most `most`, or this block alone.
+    /// How many bytes to read at once from this block on: up to the end of the last block that holds contents before
+    /// byte `end`, but no more than `most` unless this block alone is longer.
     pub(crate) fn run_len(&self, block: &Located, end: u64, most: u64) -> usize {
         let entry = &self.frames[block.id.frame];
         let index = self.indices().get(&block.id.frame).map(Arc::clone);
@@ -255,7 +255,7 @@ impl Layout {
     }
 }
 
-/// Neighbouring blocks that one read has brought.
+/// Neighbouring blocks from one read.
 #[derive(Debug, Default)]
 pub(crate) struct ReadRun {
     /// Where they begin in the file.
@@ -269,14 +269,14 @@ impl ReadRun {
         *self = Self::default();
     }
 
-    /// The bytes of a block, if they are here.
+    /// The bytes of a block, if the read brought them.
     fn held(&self, block: &Located) -> Option<&[u8]> {
         let from = usize::try_from(block.place.offset.checked_sub(self.start)?).ok()?;
         self.bytes.get(from..from.checked_add(block.len)?)
     }
 
-    /// Gives `into` the bytes of a block. If they are not here, reads `len` bytes from its beginning on, for blocks
-    /// that are needed next.
+    /// Copies the bytes of a block to `into`. If the last read did not bring them, reads `len` bytes from the block on,
+    /// because the next blocks are needed soon.
     pub(crate) fn fetch(
         &mut self,
         block: &Located,
@@ -290,7 +290,7 @@ impl ReadRun {
         }
         if !is_here && len > block.len {
             self.start = u64::MAX;
-            // One read suffices, since the index bounds the length.
+            // The index bounds the length, so the buffer can have its full length at once.
             reader.read_exact(self.bytes.set_len(len)?)?;
             self.start = block.place.offset;
         }

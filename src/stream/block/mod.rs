@@ -1,4 +1,4 @@
-//! A block's way from its place in a file to its contents, for all who read blocks in any order.
+//! The way of a block from its place in a file to its contents, for everything that reads blocks in any order.
 //!
 //! ```text
 //! place ─▶ bytes ─▶ checked header ─▶ own bytes, list, payload ─▶ engine ─▶ contents

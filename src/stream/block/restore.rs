@@ -1,9 +1,9 @@
 //! Decodes blocks. Those with distant matches are restored from their own bytes and those of earlier blocks.
 //!
-//! Engines decode the own bytes of such a block like the contents of any other, in any order. What repeats other blocks
-//! is put in afterwards, where blocks are in order ([`History`](super::History)) or where any block can be decoded when
-//! it is needed. Where blocks are in order, the thread that decoded one puts it in, if the others have been passed on
-//! by then.
+//! An engine decodes the own bytes of such a block like the contents of any other block, in any order. Then the
+//! repeated parts are copied in, from [`History`](super::History) in a stream, or else from blocks that are decoded on
+//! demand. In a stream the thread that decoded the block copies them if the history already has what it repeats;
+//! otherwise the calling thread does when it passes the block on.
 
 use std::slice;
 
@@ -21,21 +21,20 @@ use crate::pipeline::modules::FrameModules;
 #[derive(Clone, Copy)]
 pub(crate) struct Block<'a> {
     pub(crate) header: BlockHeader,
-    /// `None` if the block is stored, and lies where its contents belong.
+    /// `None` if the block is stored and already lies where its contents go.
     pub(crate) payload: Option<&'a [u8]>,
-    /// What runs the modules of its frame, if that has some.
+    /// Runs the modules of its frame, if the frame has any.
     pub(crate) modules: Option<&'a FrameModules>,
 }
 
 impl<'a> Block<'a> {
-    /// The job of decoding a block without distant matches.
+    /// The engine's job for a block without distant matches.
     pub(crate) fn job(self, contents: &'a mut [u8]) -> DecodeJob<'a> {
         let Self { header, payload, modules } = self;
         DecodeJob::new(header, modules, payload, contents)
     }
 
-    /// The block's own bytes as a block, and the list of its distant matches; `None` if it has none, and all bytes are
-    /// its own.
+    /// Splits the block into a block of its own bytes and the list of its distant matches; `None` if it has no list.
     pub(crate) fn split(self) -> (Self, Option<&'a [u8]>) {
         match self.payload.and_then(|payload| self.header.split(payload)) {
             Some((list, header, coded)) => {
@@ -84,7 +83,7 @@ impl<'a> Block<'a> {
 /// The distant matches of a block with this header and `own_len` own bytes; `list` is the list of them as it is stored.
 ///
 /// # Errors
-/// The rule that the list breaks, or that the system has too little memory.
+/// Fails if the list breaks a rule, or if the system refuses memory.
 pub(crate) fn matches_of(
     header: &BlockHeader,
     own_len: u32,
@@ -103,14 +102,14 @@ pub(crate) fn source_numbers(header: &BlockHeader, matches: &[DistantMatch]) -> 
 
 /// Where the own bytes of earlier blocks of a frame come from.
 pub(crate) trait Sources {
-    /// The own bytes of block `number`; all of the contents are, if the block has no distant matches. `None` if it is
-    /// too far back.
+    /// The own bytes of block `number`, which are all of its contents if it has no distant matches. `None` if it is too
+    /// far back.
     fn own_bytes(&mut self, number: u64) -> Result<Option<&[u8]>, Error>;
 }
 
-/// Puts the block at `place` together from its own bytes and those of the blocks that it repeats, and checks it. The
-/// matches must be those of the block, as [`matches_of`] returns them, and own bytes and list those that their
-/// checksums belong to. `contents` has the length of the contents.
+/// Puts the block at `place` together from its own bytes and those of the blocks that it repeats, and checks the
+/// result. `matches` are what [`matches_of`] returned for the block. The checksums of the list and of the own bytes
+/// have been checked. `contents` has the length of the contents.
 pub(crate) fn put_together(
     header: &BlockHeader,
     place: Place,

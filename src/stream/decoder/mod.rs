@@ -27,10 +27,9 @@ use crate::process::Owner;
 
 /// Decompresses all frames that it reads from `R`, up to the end of the input.
 ///
-/// A decoder reads ahead: as many threads as the options permit decode blocks, while the calling thread reads, and uses
-/// finished blocks. Everything is checked: each block before its contents are passed on; index, footer and length at
-/// the end of each frame. So do not trust the contents before the end has been reached without an error. Errors of
-/// `Read` wrap an [`Error`].
+/// A decoder reads ahead: the calling thread reads blocks and uses finished ones, while threads decode others. It
+/// checks each block before it passes the contents on, and index, footer and length at the end of each frame. So trust
+/// the contents only once the end has been reached without an error. Errors of `Read` wrap an [`Error`].
 ///
 /// ```
 /// use std::io::Read;
@@ -50,15 +49,15 @@ pub struct Decoder<R: Read> {
     cost: Cost,
     flow: Flow<DecodeTask>,
     auto_session: Option<AutoSession>,
-    /// Whether a GPU has been chosen and waits until no block is in flight.
+    /// Whether a GPU has been chosen. It joins when no block is in flight.
     is_joining: bool,
-    /// A frame that waits until no block of the frame before is in flight, because its blocks need other memory.
+    /// A frame whose blocks need other memory. It waits until the last frame's blocks are done.
     waiting: Option<FrameHeader>,
-    /// The block that the caller is reading, and how much of it the caller has got.
+    /// The block that the caller is reading, and how many of its bytes the caller has.
     current: Option<(DecodeTask, usize)>,
     /// What the distant matches of later blocks may repeat.
     history: History,
-    /// Length of the contents of all blocks read so far.
+    /// Bytes of contents of all blocks read so far.
     promised: u64,
     bytes_out: u64,
     /// Where threads write the blocks that they decode.
@@ -69,7 +68,7 @@ pub struct Decoder<R: Read> {
     owner: Owner,
 }
 
-/// Payloads that the calling thread skips and other threads read.
+/// Where other threads read the payloads that the calling thread skips.
 struct Payloads<R> {
     input: Arc<dyn ReadAt>,
     /// Where in `input` the decoder began to read.
@@ -108,7 +107,7 @@ impl<R: Read> Decoder<R> {
         let mut share =
             cost.share_for(blocks, options.resources.threads, options.resources.memory)?;
         if let Some(session) = &mut auto_session {
-            // A large length in an unverified header is no reason to look for a device.
+            // A header may claim any length. Do not look for a device for more than the input can hold.
             let size = header.content_size.zip(options.input_size);
             let size = size.map(|(declared, len)| declared.min(most_contents(&header, len)));
             options.resources.gpu =
@@ -165,8 +164,7 @@ impl<R: Read> Decoder<R> {
     }
 
     /// Writes the rest of the contents to `output`, each part at its offset in the contents. The threads that decode
-    /// blocks also write them. Calls `given` with the length of each part that has been written, in order. Returns the
-    /// total length.
+    /// blocks also write them. Calls `given` with the length of each written part, in order. Returns the total length.
     ///
     /// # Errors
     /// The errors of decoding and writing. `output` may then contain anything.
@@ -185,7 +183,7 @@ impl<R: Read> Decoder<R> {
             let Some((task, given_of_it)) = &mut self.current else { return Ok(total) };
             match task.take_written() {
                 Some(written) => written?,
-                // This block was read before writing by threads was asked for.
+                // This block was submitted before threads were asked to write.
                 None => output.write_all_at(&task.contents[*given_of_it..], at)?,
             }
             let n = task.contents.len() - *given_of_it;
@@ -364,7 +362,7 @@ impl<R: Read> Decoder<R> {
         Ok(())
     }
 
-    /// Gives `task` the block whose header has just been read, with its payload or with the place of it.
+    /// Gives `task` the block whose header has just been read, and its payload or where to read that.
     fn give_block(
         &mut self,
         header: BlockHeader,
@@ -372,7 +370,7 @@ impl<R: Read> Decoder<R> {
         task: &mut DecodeTask,
     ) -> Result<(), Error> {
         match &self.payloads {
-            // The checksums of a single frame's block depend on what follows the payload.
+            // A single frame's checksum follows the payload, so read both here.
             Some(payloads) if self.header.single.is_none() => {
                 let input = Arc::clone(&payloads.input);
                 let offset = payloads.start + self.frames.position();
@@ -398,7 +396,7 @@ impl<R: Read> Decoder<R> {
         self.promise(content_size)
     }
 
-    /// Refuses `more` bytes of contents if that makes them too many.
+    /// Refuses `more` bytes of contents if they exceed the limit.
     fn promise(&self, more: u64) -> Result<(), Error> {
         let limit = self.options.max_output;
         match self.promised.checked_add(more) {
@@ -409,10 +407,9 @@ impl<R: Read> Decoder<R> {
 }
 
 impl<R: Read + Seek> Decoder<R> {
-    /// Lets the threads that decode blocks also read their payloads, from `input`, which holds the same bytes as the
+    /// Lets the threads that decode blocks also read their payloads from `input`, which holds the same bytes as the
     /// reader. The decoder began to read at byte `start` of it. From now on the calling thread reads what lies between
-    /// the payloads, and seeks past them. It still reads the payloads of frames that are written in the short form for
-    /// a single block.
+    /// payloads and seeks past them. It still reads the payloads of single-block frames in their short form.
     ///
     /// ```
     /// use std::io::Cursor;
@@ -431,7 +428,8 @@ impl<R: Read + Seek> Decoder<R> {
     }
 }
 
-/// The accelerator that decodes a frame's blocks on the device that `options` name. Widens `share` for it.
+/// The accelerator that decodes a frame's blocks on the device that `options` names. Gives `share` more blocks in
+/// flight for it.
 pub(super) fn accelerator(
     header: &FrameHeader,
     cost: &Cost,
@@ -452,8 +450,7 @@ pub(super) fn accelerator(
     Accelerator::new(options.resources.gpu.as_ref()?, job, share)
 }
 
-/// The most bytes of contents that such a frame can hold in `len` bytes: all of its blocks are full and repeat one
-/// byte.
+/// The most contents that `len` bytes of such a frame can hold: those of full blocks that repeat one byte.
 fn most_contents(header: &FrameHeader, len: u64) -> u64 {
     let blocks = len.div_ceil(least_full_block_len(header.block_log));
     blocks.saturating_mul(header.block_size() as u64)

@@ -1,8 +1,8 @@
 //! Where frames end if the contents decide, so that a change leaves most of the output as it was.
 //!
-//! A frame ends behind bytes whose hash begins with zeros: a hash of the last 64 bytes alone, by gear hashing (Xia et
-//! al., FastCDC, 2016). So whatever is inserted, deleted or changed, the same boundaries follow it, and between the
-//! same boundaries lie the same frames.
+//! A frame ends where the hash of the last 64 bytes begins with zeros. It is a gear hash (Xia et al., FastCDC, 2016).
+//! After bytes are inserted, deleted or changed, the boundaries that follow stay the same, and so do the frames between
+//! them.
 
 use std::io::{self, Read, Write};
 
@@ -11,12 +11,12 @@ use crate::error::Error;
 
 /// The fewest bytes between two boundaries: shorter frames would compress badly.
 pub(in crate::stream) const MIN_BOUNDARY_DISTANCE: usize = 1 << 19;
-/// Bytes that the hash depends on.
+/// The hash depends on this many bytes.
 const REACH: usize = u64::BITS as usize;
-/// Hashes below this are boundaries: one in 2^20.
+/// A hash below this, one in 2^20, marks a boundary.
 const BELOW: u64 = 1 << (u64::BITS - 20);
 
-/// A number for each byte, at random.
+/// A random number for each byte.
 const GEAR: [u64; 256] = {
     let mut table = [0; 256];
     let mut i = 0;
@@ -42,10 +42,10 @@ pub(super) struct Boundaries {
 }
 
 impl Boundaries {
-    /// Goes through `bytes` up to the next boundary; returns how many bytes lie before it. `None` if there is none in
-    /// them.
+    /// Goes through `bytes` up to the next boundary, and returns how many bytes lie before it; `None` if they have
+    /// none.
     pub(super) fn find(&mut self, bytes: &[u8]) -> Option<usize> {
-        // What has no influence on the first hash that counts need not be hashed.
+        // Skip bytes that do not influence the first hash that may mark a boundary.
         let passed = (MIN_BOUNDARY_DISTANCE - REACH).saturating_sub(self.since).min(bytes.len());
         let mut hash = self.hash;
         for (i, byte) in bytes.iter().enumerate().skip(passed) {
@@ -62,7 +62,7 @@ impl Boundaries {
 }
 
 impl<W: Write> Encoder<W> {
-    /// Writes all that `read` gives, until it fills less than its buffer. Returns the number of bytes.
+    /// Writes what `read` reads until it does not fill its buffer. Returns the number of bytes.
     pub(super) fn write_from(
         &mut self,
         mut read: impl FnMut(&mut [u8]) -> io::Result<usize>,
@@ -70,7 +70,7 @@ impl<W: Write> Encoder<W> {
         let mut buffer = vec![0; 1 << 17];
         let mut total = 0;
         loop {
-            // If reading fails, the part read so far must not pass for the whole input.
+            // After an error of reading, `finish` must not take the part read so far for the whole input.
             let n = read(&mut buffer).inspect_err(|_| self.failed = true)?;
             self.write_all(&buffer[..n])?;
             total += n as u64;

@@ -42,13 +42,12 @@ pub(in crate::stream) use plan::EncodePlan;
 
 /// Compresses all that is written to it, and writes the result to `W`.
 ///
-/// As many threads as the options permit compress blocks, while the calling thread goes on writing. The output is only
-/// complete after [`Encoder::finish`]: dropping an encoder leaves a truncated file behind; see
-/// [`Encoder::auto_finish`].
+/// Threads compress blocks while the calling thread goes on writing. Only [`Encoder::finish`] completes the output.
+/// Dropping an encoder leaves a truncated file behind; see [`Encoder::auto_finish`].
 ///
-/// `flush` compresses and writes all input so far, so that a reader of the output can have all of it. To that end the
-/// current block ends short, and its frame with it. Many flushes make the output larger. `flush` writes only full
-/// blocks if [`Options::flush_ends_block`] is off, or if a length of more than a block was declared.
+/// `flush` compresses and writes all input so far, so that a reader of the output can have all of it. It ends the
+/// current block and frame early, so many flushes make the output larger. `flush` only writes full blocks if
+/// [`Options::flush_ends_block`] is off, or if a length of more than a block was declared.
 ///
 /// ```
 /// use std::io::Write;
@@ -66,7 +65,7 @@ pub struct Encoder<W: Write> {
     has_begun: bool,
     block_size: usize,
     cost: Cost,
-    /// It starts threads when a second block shows that there is work for them.
+    /// Starts threads when a second block shows that there is work for them.
     flow: Flow<EncodeTask>,
     auto_session: Option<AutoSession>,
     frames: FrameWriter,
@@ -76,11 +75,11 @@ pub struct Encoder<W: Write> {
     /// Blocks submitted since the start, or since the last flush that ended a frame.
     submitted: u64,
     bytes_in: u64,
-    /// If the contents decide where frames end: what finds these places.
+    /// Finds the ends of frames, if the contents decide them.
     boundaries: Option<Boundaries>,
     failed: bool,
     owner: Owner,
-    /// If blocks are to have distant matches: when each looks for them.
+    /// Gives each block its turn to look for distant matches, if there are to be any.
     turns: Option<Turns>,
 }
 
@@ -98,7 +97,7 @@ impl<W: Write> Encoder<W> {
     pub(crate) fn with_plan(writer: W, plan: EncodePlan, options: &Options) -> Self {
         let EncodePlan { header, recipe, cost, flow, auto_session, statistics, finder } = plan;
         let mut options = options.clone();
-        // A frame must have the length that its header declares.
+        // A flush must not end a frame before the length that its header declares.
         options.flush_ends_block &= header.content_size.is_none();
         options.resources.statistics = statistics;
         let boundaries = options.rsyncable.then(Boundaries::default);
@@ -123,7 +122,7 @@ impl<W: Write> Encoder<W> {
         }
     }
 
-    /// Compresses all of `reader`, which is read straight into the blocks' buffers. Returns the number of bytes.
+    /// Compresses all of `reader`, reading straight into the blocks' buffers. Returns the number of bytes.
     ///
     /// # Errors
     /// The errors of reading and writing, and [`Error::Changed`] if the input exceeds its declared length. After an
@@ -142,7 +141,7 @@ impl<W: Write> Encoder<W> {
         }
         loop {
             if self.may_be_whole_frame() {
-                // Only more input shows that the block is not the whole frame.
+                // Look for more input: without any, the block is the whole frame.
                 let mut next = [0];
                 self.failed = true;
                 let n = fill(reader, &mut next)?;
@@ -156,7 +155,7 @@ impl<W: Write> Encoder<W> {
             self.make_room(self.block_size)?;
             let Some(task) = &mut self.current else { return Err(NO_BLOCK) };
             let from = self.filled;
-            // If reading fails, the part read so far must not pass for the whole input.
+            // After an error of reading, `finish` must not take the part read so far for the whole input.
             self.failed = true;
             let begun = Instant::now();
             self.filled = task.contents.fill_from(reader, from)?;
@@ -190,7 +189,7 @@ impl<W: Write> Encoder<W> {
             return Ok(());
         }
         while offset < end {
-            // A short range takes no more memory than it needs. `settle` makes room for input after it.
+            // A short range gets a short buffer. If more input follows, `settle` enlarges it.
             self.make_room((end - offset).min(self.block_size as u64) as usize)?;
             let Some(task) = &mut self.current else { return Err(NO_BLOCK) };
             let from = self.filled;
@@ -307,14 +306,14 @@ impl<W: Write> Encoder<W> {
         &self.writer
     }
 
-    /// Whether the current block is full and may turn out to be its whole frame, which is written in another form.
+    /// Whether the current block is full and may be a whole frame, which would be written in another form.
     fn may_be_whole_frame(&self) -> bool {
         self.filled == self.block_size
             && self.current.is_some()
             && self.submitted.is_multiple_of(MAX_BLOCKS)
     }
 
-    /// Makes sure that `current` has room for at least one byte, and has read its contents so far. A new block gets
+    /// Makes room for at least one byte in `current`, whose contents so far are in memory afterwards. A new block gets
     /// room for `len` bytes.
     fn make_room(&mut self, len: usize) -> Result<(), Error> {
         self.check_failed()?;
@@ -333,8 +332,7 @@ impl<W: Write> Encoder<W> {
         self.settle()
     }
 
-    /// If the current block's contents have not been read yet, reads the known part of them, so that more input can
-    /// follow.
+    /// Reads the current block's contents so far if a worker was to read them, so that more input can follow.
     fn settle(&mut self) -> Result<(), Error> {
         let Some(task) = self.current.as_mut().filter(|task| task.origin.is_some()) else {
             return Ok(());
@@ -350,12 +348,12 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    /// Sets how to encode a block. The first says how to encode them all.
+    /// Sets how to encode a block. The first block decides it for all.
     fn set_recipe(&mut self, task: &mut EncodeTask) {
         if !self.has_begun && self.recipe.filter == Filter::Auto {
             self.recipe = match &task.origin {
                 None => self.recipe.hinted_by(&task.contents),
-                // A worker will read the block. If that fails, there is no file to have hints for.
+                // A worker will read the block. If this read fails, so will the worker's, which reports the error.
                 Some(Origin { input, offset, .. }) => {
                     let mut beginning = vec![0; task.contents.len().min(LOOKED_AT)];
                     match input.read_exact_at(&mut beginning, *offset) {
@@ -369,7 +367,7 @@ impl<W: Write> Encoder<W> {
         task.recipe = self.recipe;
     }
 
-    /// Sets where a block lies in its frame, and when it looks for what earlier blocks have.
+    /// Sets the block's place in its frame, and gives it its turn to look for distant matches.
     fn set_place(&mut self, task: &mut EncodeTask) {
         task.number = self.submitted % MAX_BLOCKS;
         task.position = task.number * self.block_size as u64;
@@ -382,7 +380,7 @@ impl<W: Write> Encoder<W> {
         self.set_place(&mut task);
         self.submitted = if task.is_last { 0 } else { self.submitted + 1 };
         self.flow.submit(task);
-        // The block that the caller fills next counts as in flight.
+        // The block that the caller fills next counts as one in flight.
         while let Some(task) = self.flow.next_if_due() {
             self.emit(task)?;
         }
@@ -392,7 +390,7 @@ impl<W: Write> Encoder<W> {
         }
     }
 
-    /// Goes on with a GPU beside the workers.
+    /// Lets a GPU join the workers.
     fn join(&mut self, gpu: &Gpu) -> Result<(), Error> {
         self.emit_all()?;
         let Self { recipe, block_size, cost, flow, options, .. } = self;
@@ -426,7 +424,7 @@ impl<W: Write> Encoder<W> {
             statistics.written_since(begun);
         }
         self.flow.keep_idle(task);
-        // One of them is filled next.
+        // The caller fills one of them next.
         self.flow.give_back(1);
         self.failed |= written.is_err();
         written

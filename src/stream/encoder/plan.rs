@@ -19,7 +19,7 @@ use crate::pipeline::statistics::{Counted, Statistics};
 use crate::pipeline::workload::Workload;
 use crate::stream::tasks::EncodeTask;
 
-/// What follows from the options alone, whatever the input.
+/// What follows from the options alone.
 pub(crate) struct EncodeBasis {
     pub(crate) header: FrameHeader,
     pub(crate) recipe: Recipe,
@@ -36,7 +36,7 @@ impl EncodeBasis {
             pipeline,
             block_log: block_size.trailing_zeros() as u8,
             level: options.level.get(),
-            // One block records its length anyway, and a frame that ends where the contents say has another.
+            // A block records its own length. A frame that ends where the contents decide has an unknown one.
             content_size: options
                 .content_size
                 .filter(|&size| size > block_size && !options.rsyncable),

@@ -1,4 +1,4 @@
-//! Restores blocks that repeat earlier ones, each of which is read and decoded once more.
+//! Restores blocks that repeat earlier ones. It reads and decodes those again.
 
 use std::collections::VecDeque;
 use std::io::{Read, Seek, SeekFrom};
@@ -26,17 +26,17 @@ pub(super) struct Earlier {
 impl Earlier {
     /// The most bytes of memory that `places` places take.
     pub(super) const fn memory_of_places(places: u32) -> u64 {
-        // They may grow to twice their number.
+        // The list may grow to twice its length.
         2 * places as u64 * size_of::<(u32, Range<u64>)>() as u64
     }
 
     /// The most bytes of memory that restoring takes besides, for blocks of `block_size` bytes.
     pub(super) const fn memory(block_size: usize) -> u64 {
-        // A block and its list of matches; own bytes, and those of another block, with its payload.
+        // A block and its list of matches, its own bytes, and those of another block with its payload.
         (Recent::MAX_BLOCKS as u64 + 5) * block_size as u64
     }
 
-    /// Notes where a block lies, and keeps so many `places`.
+    /// Notes where a block lies. Keeps the last `places` places of the frame.
     pub(super) fn note(
         &mut self,
         frame: u64,
@@ -57,13 +57,13 @@ impl Earlier {
         Ok(())
     }
 
-    /// Frees the memory that restoring took.
+    /// Frees the memory for restoring.
     pub(super) fn release(&mut self) {
         self.recent = Recent::default();
         self.own = Buffer::default();
     }
 
-    /// Restores a block of the frame whose blocks have been noted, all those before it among them.
+    /// Restores a block. All earlier blocks of its frame must have been noted.
     pub(super) fn restore(
         &mut self,
         block: Block<'_>,

@@ -12,38 +12,38 @@ use crate::error::{Error, Place};
 use crate::pipeline::DecodeOptions;
 use read_ahead::ReadAhead;
 
-/// A part of a damaged file, in file order.
+/// A part of a damaged file.
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Piece<'a> {
     /// An undamaged block: both of its checksums agree.
     Block {
-        /// Number of the block's frame, as far as frames can be told apart.
+        /// Number of the block's frame, if frames can be told apart.
         frame: u64,
         /// Number of the block in its frame.
         number: u64,
         /// The block's header and payload in the file; for a single frame, the whole frame.
         source: Range<u64>,
-        /// The place of the contents in the contents of the file, as far as the frames before are known.
+        /// Where the contents lie in the contents of the file, if the earlier frames are known.
         range: Range<u64>,
         /// The block's contents.
         contents: &'a [u8],
     },
     /// Contents that are lost.
     Lost {
-        /// Number of the frame, as far as frames can be told apart.
+        /// Number of the frame, if frames can be told apart.
         frame: u64,
         /// The damaged bytes of the file.
         source: Range<u64>,
-        /// The lost bytes of the contents. `None` if their number cannot be known, or if none are lost because the
-        /// damage only hit headers, index or footer.
+        /// The lost bytes of the contents. `None` if their number is unknown, or if the damage only hit headers, index
+        /// or footer.
         range: Option<Range<u64>>,
     },
 }
 
 /// Goes through a file, damaged or not, block by block.
 ///
-/// It reads ahead: as many threads as the options permit decode blocks, and pieces come in order all the same.
+/// It reads ahead: several threads decode blocks, and pieces still come in order.
 ///
 /// ```
 /// use std::io::Cursor;
@@ -72,19 +72,19 @@ pub struct Recovery<R: Read + Seek> {
     ahead: ReadAhead,
 }
 
-/// The length of a damaged file's contents, as far as its structures tell.
+/// The length of a damaged file's contents, according to the structures that are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Extent {
     /// Bytes of contents, lost ones included.
     pub declared: u64,
     /// The most that a file of this length could hold: what was found in it, and as many full blocks as would fit in
-    /// the rest. Only a forged file, or one of which almost nothing is left, declares more.
+    /// the rest. Only a forged file, or one with almost nothing left, declares more.
     pub plausible: u64,
 }
 
 impl<R: Read + Seek> Recovery<R> {
-    /// Finds the first structure that the file still has.
+    /// Finds the first structure that is left of the file.
     ///
     /// # Errors
     /// The errors of reading, and [`Error::NotPz`] if nothing in the file belongs to a `.pz` file.
@@ -92,8 +92,8 @@ impl<R: Read + Seek> Recovery<R> {
         Self::with_holes(reader, options, Holes::default())
     }
 
-    /// Like [`new`](Self::new), of a file that may have holes. They are not read: `data_from` gives for an offset in
-    /// bytes the first one from it on that does not lie in a hole; the length of the file if there is none.
+    /// Like [`new`](Self::new), for a file that may have holes, which it does not read. For an offset, `data_from`
+    /// returns the first offset from there on that does not lie in a hole, or the length of the file if there is none.
     ///
     /// # Errors
     /// Those of [`new`](Self::new).
@@ -130,8 +130,8 @@ impl<R: Read + Seek> Recovery<R> {
         Ok(Extent { declared: salvage.content_len(), plausible })
     }
 
-    /// Whether the end of a frame is missing, so that its length is unknown: contents may then be lost that no
-    /// [`Piece::Lost`] reports. After the last piece this holds for the whole file.
+    /// Whether the end of a frame is missing in the pieces so far. Its length is then unknown, and contents may be lost
+    /// that no [`Piece::Lost`] reports. After the last piece this holds for the whole file.
     pub fn end_unknown(&self) -> bool {
         self.ahead.is_end_unknown()
     }
@@ -159,20 +159,20 @@ pub struct RecoveryReport {
     pub bytes: u64,
     /// Ranges of the contents that are lost, in bytes, in order.
     pub lost: Vec<Range<u64>>,
-    /// Ranges of the compressed file that are damaged, in bytes, in order. An empty range is a place where a frame's
-    /// header or end is missing.
+    /// Ranges of the compressed file that are damaged, in bytes, in order. An empty range marks where a frame's header
+    /// or end is missing.
     pub damaged: Vec<Range<u64>>,
-    /// Whether more contents than [`lost`](Self::lost) may be missing: the end of a frame is missing, so its length is
-    /// unknown.
+    /// Whether the end of a frame is missing. Its length is then unknown, and more contents than [`lost`](Self::lost)
+    /// may be missing.
     pub end_unknown: bool,
 }
 
 /// Writes every undamaged block of `reader` to `writer`, in order, and reports what is lost. With `fill`, zeros replace
 /// lost contents, so that saved bytes keep their offsets.
 ///
-/// A few bytes can declare 16 TiB of lost contents. So with `fill`, this first goes through the file's structures, and
-/// writes nothing if the output would exceed [`DecodeOptions::max_output`] or, if that is not set (or `u64::MAX`), what
-/// a file of this length [could hold](Extent::plausible).
+/// A few bytes can declare 16 TiB of lost contents. So with `fill`, this first goes through the file's structures. It
+/// writes nothing if the output would exceed [`DecodeOptions::max_output`] or, without that limit, what a file of this
+/// length [could hold](Extent::plausible).
 ///
 /// # Errors
 /// The errors of [`Recovery`] and of writing; [`Error::LimitOutput`] if the output would be too long;

@@ -1,4 +1,4 @@
-//! Reads a damaged file ahead of the pieces taken, and decodes several stretches of it at once.
+//! Reads a damaged file ahead of the caller, and decodes several stretches of it at once.
 
 use std::io::{Read, Seek};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::pipeline::modules::LastModules;
 use crate::pipeline::{DecodeOptions, Modules};
 use crate::stream::salvage::{Salvage, Step};
 
-/// Contents that the calling thread decodes alone, in bytes. To start threads takes about as long.
+/// The calling thread decodes up to this many bytes of contents alone. Starting threads takes about as long.
 const MAX_ALONE: u64 = 256 << 10;
 
 /// The stretches of a file, in order.
@@ -25,7 +25,7 @@ pub(super) struct ReadAhead {
     waiting: Option<Step>,
     threads: usize,
     max_memory: u64,
-    /// The modules that may run, and those of the last block that needs some.
+    /// The modules that may run, and those of the last block that needed some.
     allowed: Modules,
     modules: LastModules,
     division: Option<Division>,
@@ -34,21 +34,22 @@ pub(super) struct ReadAhead {
     current: Option<Stretch>,
     /// What distant matches may repeat.
     earlier: Earlier,
-    /// Whether the last stretch filled ends with an error. The caller may go on after it, but must get it first.
+    /// Whether the last stretch filled ends with an error. The caller gets the error before any later stretch is
+    /// filled.
     has_failed: bool,
-    /// Length of the contents of the blocks read.
+    /// Bytes of contents of the blocks read so far.
     seen: u64,
 }
 
-/// How memory is divided among stretches. It holds as long as blocks are of one kind.
+/// How memory is divided among stretches, while blocks are of one kind.
 struct Division {
     kind: BlockKind,
-    /// Bytes of memory that the salvage takes.
+    /// Bytes of memory for the salvage.
     salvage: u64,
     cost: Cost,
     /// The most steps of a stretch.
     max_steps: usize,
-    /// Whether there are threads for it. A single stretch needs none.
+    /// Whether the flow has got threads for it. A single stretch needs none.
     is_shared: bool,
 }
 
@@ -60,38 +61,39 @@ const ALONE: Share = Share { workers: 1, in_flight: 1 };
 struct BlockKind {
     pipeline: Pipeline,
     block_log: u8,
-    /// How many places of blocks are kept, because later ones may repeat them.
+    /// How many places of earlier blocks are kept, for blocks that repeat them.
     places: u32,
-    /// Whether it repeats others itself.
+    /// Whether the block itself repeats others.
     is_distant: bool,
 }
 
-/// How many places of blocks to keep in a frame, if it is known whether its blocks are repeated.
+/// How many places of blocks to keep in a frame. `is_repeated` tells whether its blocks may be repeated, if that is
+/// known.
 fn places_for(is_repeated: Option<bool>) -> u32 {
     match is_repeated {
         Some(false) => 0,
         Some(true) => MAX_BLOCKS as u32,
-        // Probably none are, or not from farther away.
+        // Most likely none is repeated, or only by blocks nearby.
         None => 1 << 10,
     }
 }
 
 impl BlockKind {
-    /// The kind of a block. `None` if there are no such blocks.
+    /// The kind of a block; `None` if the format has no such blocks.
     fn of(header: &BlockHeader, is_repeated: Option<bool>) -> Option<Self> {
-        // The frame's header may be lost; the block says enough.
+        // The frame's header may be lost, but the block says enough.
         let pipeline = match header.method {
             Method::Store | Method::Fill => Pipeline::Store,
             Method::Lz77 => Pipeline::Lzh,
             Method::Bwt => Pipeline::Bwt,
         };
-        // Every pipeline has stored blocks, including the one with the largest blocks.
+        // Every pipeline has stored blocks, so they may be as large as any pipeline's.
         let permitted = pipeline == Pipeline::Store || header.block_log <= pipeline.max_block_log();
         let (places, is_distant) = (places_for(is_repeated), header.own.is_some());
         permitted.then_some(Self { pipeline, block_log: header.block_log, places, is_distant })
     }
 
-    /// Whether blocks of `other` kind take no more memory, and none for other tables.
+    /// Whether blocks of kind `other` fit in the memory for this one, tables included.
     fn includes(self, other: Self) -> bool {
         let is_same = (self.pipeline, self.block_log) == (other.pipeline, other.block_log);
         let is_simple = other.pipeline == Pipeline::Store && other.block_log <= self.block_log;
@@ -126,7 +128,7 @@ impl ReadAhead {
         }
     }
 
-    /// Whether the end of a frame is missing in the part taken; at the end, in the whole file.
+    /// Whether the end of a frame is missing in the part that the caller has taken; at the end, in the whole file.
     pub(super) fn is_end_unknown(&self) -> bool {
         match &self.current {
             Some(current) => current.is_end_unknown(),
@@ -151,7 +153,7 @@ impl ReadAhead {
         if self.flow.in_flight() == 0 {
             self.has_failed = false;
         }
-        // The first stretch waits for a second one: this thread decodes a stretch that is alone.
+        // Submit the first stretch only with a second one. If there is none, this thread decodes it.
         let mut first = None;
         while !self.has_failed {
             let in_flight = self.flow.in_flight() + usize::from(first.is_some());
@@ -187,8 +189,8 @@ impl ReadAhead {
         self.flow.max_in_flight()
     }
 
-    /// Fills a stretch with the next steps. `None` at the end of the file, and if the next block must wait until none
-    /// is in flight. `is_alone` tells whether none is.
+    /// Fills a stretch with the next steps. `None` at the end of the file, or if the next block must wait until no
+    /// stretch is in flight. `is_alone` tells whether none is.
     fn fill(&mut self, reader: &mut (impl Read + Seek), is_alone: bool) -> Option<Stretch> {
         let mut stretch = self.flow.take_idle().unwrap_or_default();
         while stretch.len() < self.division.as_ref().map_or(1, |division| division.max_steps) {
@@ -226,7 +228,7 @@ impl ReadAhead {
         Ok(stretch.has_room(header) && self.make_room(kind, stretch, is_alone)?)
     }
 
-    /// Whether memory is divided for blocks of this kind. Divides it anew if all of it is free.
+    /// Whether memory is divided for blocks of this kind. Divides it anew if no stretch uses any of it.
     ///
     /// # Errors
     /// [`Error::LimitMemory`] if the options do not permit enough memory for one such block.
@@ -280,7 +282,7 @@ impl ReadAhead {
         let mut ready = None;
         if let Step::Block { header, modules, frame, source, .. } = &step {
             self.seen = self.seen.saturating_add(header.content_len.into());
-            // The other blocks of such a frame can be saved without its modules.
+            // A block without modules can be saved even if its frame's modules may not run.
             if header.filters.is_some_and(|filters| filters.has_modules()) {
                 let place = Place::new(*frame, source.start);
                 ready = self.modules.of(modules, &self.allowed, place)?;

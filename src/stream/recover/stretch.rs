@@ -14,19 +14,19 @@ use crate::pipeline::scheduler::Task;
 use crate::stream::block::Block;
 use crate::stream::salvage::{Salvage, Step};
 
-/// The most contents of blocks that share a stretch, in bytes. Such blocks take no more memory than a single block of
-/// the smallest block size.
+/// The most bytes of contents in a stretch of several blocks. They take no more memory than one block of the smallest
+/// block size.
 const MAX_SHARED: usize = 1 << MIN_BLOCK_LOG;
 
 /// The most steps of a stretch.
 pub(super) const MAX_STEPS: usize = 512;
 
-/// The most memory that the steps of a stretch take, in bytes, besides payloads and contents.
+/// The most bytes of memory for the steps of a stretch, besides payloads and contents.
 pub(super) const STEPS_MEMORY: u64 = (MAX_STEPS
     * (size_of::<StretchEntry>() + size_of::<DecodeJob<'_>>() + size_of::<Outcome>()))
     as u64;
 
-/// Consecutive steps: a block of any size or several small ones, and what is lost around them.
+/// Consecutive steps: one block of any size or several small ones, and losses around them.
 #[derive(Default)]
 pub(super) struct Stretch {
     entries: Vec<StretchEntry>,
@@ -36,11 +36,11 @@ pub(super) struct Stretch {
     /// Contents of blocks, one after another.
     contents: Buffer,
     contents_len: usize,
-    /// Why there are no more entries, and whether the end of a frame is missing before that.
+    /// The error after the last entry, and whether the end of a frame is missing up to there.
     failure: Option<(Error, bool)>,
     /// Number of entries taken.
     taken: usize,
-    /// Whether the end of a frame is missing in the part taken.
+    /// Whether the end of a frame is missing in the part that the caller has taken.
     is_end_unknown: bool,
     is_decoded: bool,
 }
@@ -50,27 +50,27 @@ type Outcome = Option<Result<(), Fault>>;
 
 struct StretchEntry {
     step: Step,
-    /// What runs the modules of the block's frame.
+    /// Runs the modules of the block's frame.
     modules: Option<Arc<FrameModules>>,
     /// Where the block's contents begin.
     start: usize,
     /// The checksum at the end of a single frame.
     checksum: [u8; CHECKSUM_LEN],
-    /// Whether the end of a frame is missing, up to this step.
+    /// Whether the end of a frame is missing up to this step.
     is_end_unknown: bool,
-    /// For a block, its own.
+    /// The outcome of this block.
     outcome: Outcome,
 }
 
 impl StretchEntry {
-    /// Whether this is a block that has been read and not been decoded.
+    /// Whether this is a block that has been read but not decoded.
     fn is_to_decode(&self) -> bool {
         matches!(self.step, Step::Block { .. }) && self.outcome.is_none()
     }
 }
 
 impl Stretch {
-    /// Makes it empty. Keeps the memory.
+    /// Empties it, and keeps its memory.
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         (self.payloads_len, self.contents_len, self.taken) = (0, 0, 0);
@@ -87,7 +87,7 @@ impl Stretch {
         self.taken == self.entries.len() && self.failure.is_none()
     }
 
-    /// Whether it takes no more memory than blocks of any kind may.
+    /// Whether its memory is small enough to keep for blocks of any kind.
     pub(super) fn is_small(&self) -> bool {
         self.payloads.capacity() <= MAX_SHARED && self.contents.capacity() <= MAX_SHARED
     }
@@ -97,14 +97,13 @@ impl Stretch {
         self.entries.len()
     }
 
-    /// Whether the contents of such a block have room beside those of the blocks before.
+    /// Whether the contents of such a block fit beside those of the earlier blocks.
     pub(super) fn has_room(&self, header: &BlockHeader) -> bool {
         self.contents_len == 0 || self.contents_len + header.content_len as usize <= MAX_SHARED
     }
 
-    /// Adds the step that `salvage` has returned last; if it is a block, reads its payload. `modules` runs those of its
-    /// frame. Errors of reading come to
-    /// light when the block is taken.
+    /// Adds the step that `salvage` returned last, and reads its payload if it is a block. `modules` runs the modules
+    /// of its frame. An error of reading is reported when the block is taken.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the system has too little memory for the list of steps.
@@ -116,7 +115,7 @@ impl Stretch {
         reader: &mut (impl Read + Seek),
     ) -> Result<(), Error> {
         if self.entries.len() == self.entries.capacity() {
-            // Large blocks need but one entry.
+            // A large block is alone and needs one entry.
             let more = if self.entries.is_empty() { 1 } else { MAX_STEPS - 1 };
             let needed = (more * size_of::<StretchEntry>()) as u64;
             self.entries.try_reserve_exact(more).map_err(|_| Error::OutOfMemory { needed })?;
@@ -149,7 +148,7 @@ impl Stretch {
         }
         let place = Place::new(*frame, source.start).in_block(header.number.into());
         let (len, payload_len) = (header.content_len as usize, header.payload_len as usize);
-        // The payload is not needed later.
+        // The next payload may replace this one.
         self.payloads_len -= payload_len;
         let payload = &self.payloads[self.payloads_len..][..payload_len];
         let modules = entry.modules.as_deref();
@@ -162,8 +161,8 @@ impl Stretch {
         Ok(())
     }
 
-    /// Reads the payload of the block that ends at byte `end` of the file, and returns the checksum after it if the
-    /// block is that of a single frame.
+    /// Reads the payload of the block that ends at byte `end` of the file. Returns the checksum after it, if it is the
+    /// block of a single frame.
     fn read(
         &mut self,
         end: u64,
@@ -175,7 +174,7 @@ impl Stretch {
         let (len, payload_len) = (header.content_len as usize, header.payload_len as usize);
         let is_stored = header.method == Method::Store && header.own.is_none();
         if len <= MAX_SHARED {
-            // The first block makes room for all that may follow.
+            // The first block makes room for all later ones.
             self.payloads.set_len(MAX_SHARED)?;
             self.contents.set_len(MAX_SHARED)?;
         }
@@ -207,7 +206,7 @@ impl Stretch {
         Ok(checksum)
     }
 
-    /// Adds the error that keeps `salvage` from going on.
+    /// Adds the error that stopped the salvage.
     pub(super) fn fail(&mut self, error: Error, salvage: &Salvage) {
         self.failure = Some((error, salvage.is_end_unknown()));
     }
@@ -226,7 +225,7 @@ impl Stretch {
             return;
         };
         let mut payloads = &self.payloads[..];
-        // How much of the contents has been given to jobs, or left out.
+        // How many bytes of contents jobs have taken, or skipped.
         let mut at = 0;
         let mut jobs = Vec::with_capacity(count);
         for entry in self.entries.iter().filter(|entry| entry.is_to_decode()) {
@@ -258,7 +257,7 @@ impl Stretch {
     /// Takes the next piece; `None` if everything has been taken.
     ///
     /// # Errors
-    /// Those of the block, unless it is merely damaged; then those of the search for more.
+    /// The errors of the block, unless it is merely damaged; after the last piece, the error that stopped the salvage.
     pub(super) fn take(&mut self) -> Result<Option<Piece<'_>>, Error> {
         const LOST: Fault = Fault::Internal("a block was not decoded");
         let Some(entry) = self.entries.get_mut(self.taken) else {

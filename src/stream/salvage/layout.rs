@@ -1,4 +1,4 @@
-//! Works out which contents each block holds, and which are missing.
+//! Works out which contents each block holds, and which contents are missing.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::format::{BlockHeader, Fault, FrameHeader, MAX_BLOCKS, ModuleTable};
 /// Turns structures into steps, a few at a time.
 #[derive(Default)]
 pub(super) struct ContentLayout {
-    /// Steps not taken yet: at most those of one structure.
+    /// Steps not taken yet, of at most one structure.
     steps: VecDeque<Step>,
     is_end_unknown: bool,
     /// Number of frames before the current one.
@@ -29,7 +29,7 @@ pub(super) struct ContentLayout {
 struct PartialFrame {
     /// `None` if the header is lost.
     header: Option<FrameHeader>,
-    /// Its modules, if the header is not lost.
+    /// Its modules, unless the header is lost.
     modules: ModuleTable,
     block_log: Option<u8>,
     /// Number of the next block.
@@ -113,14 +113,14 @@ impl ContentLayout {
         Ok(())
     }
 
-    /// Ends the file, which is `len` bytes long.
+    /// Ends the file after `len` bytes.
     pub(super) fn finish(&mut self, len: u64) -> Result<(), Error> {
         self.close(None, len)?;
         self.flush_damage(None);
         Ok(())
     }
 
-    /// Adds a block, which takes `len` bytes of the file if nothing is missing.
+    /// Adds a block, which would take `len` bytes of the file if no byte were missing.
     fn add_block(
         &mut self,
         item: &Item,
@@ -129,7 +129,7 @@ impl ContentLayout {
         single: Option<FrameHeader>,
     ) -> Result<(), Error> {
         if self.open.as_ref().is_none_or(|open| !open.fits(&header)) {
-            // The header of its frame is lost, and perhaps the end of the frame before.
+            // The header of the block's frame is lost, and perhaps the end of the previous frame.
             self.close(None, item.start)?;
             self.open_without_header(item.start);
         }
@@ -161,11 +161,11 @@ impl ContentLayout {
     /// Begins a frame whose header is lost.
     fn open_without_header(&mut self, offset: u64) {
         self.open = Some(PartialFrame::default());
-        // Report the damage even if no bytes are left of the header.
+        // Report the damage even if nothing is left of the header.
         self.damage.get_or_insert(offset..offset);
     }
 
-    /// Ends the current frame at `offset`. Its contents have `total` bytes; `None` if its end is lost.
+    /// Ends the current frame at `offset`. `total` is the length of its contents; `None` if its end is lost.
     fn close(&mut self, total: Option<u64>, offset: u64) -> Result<(), Error> {
         self.last_is_reported = false;
         let Some(open) = &self.open else { return Ok(()) };
@@ -174,7 +174,7 @@ impl ContentLayout {
         let len = total.or(declared);
         self.is_end_unknown |= len.is_none();
         let end = base.checked_add(len.unwrap_or(0).max(at));
-        // No frame is longer than that. With this bound, sums within a frame cannot overflow.
+        // No frame is longer. This bound keeps sums within a frame from overflowing.
         let end = end.filter(|end| *end <= u64::MAX - (MAX_BLOCKS << 27));
         let place = Place::new(self.frames, offset);
         let end = end.ok_or_else(|| Fault::Corrupt("the contents are too long").at(place))?;
@@ -192,7 +192,7 @@ impl ContentLayout {
         Ok(())
     }
 
-    /// Reports lost contents, and the damaged bytes before `offset`, if there are any.
+    /// Reports lost contents, with the damaged bytes before `offset`, if there are any.
     fn lose(&mut self, range: Range<u64>, offset: u64) {
         self.damage.get_or_insert(offset..offset);
         self.flush_damage(Some(range));

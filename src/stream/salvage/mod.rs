@@ -7,9 +7,10 @@
 //! | `scout` | looks ahead for the index of a frame that is damaged |
 //! | `layout` | says which contents each block holds and which are missing |
 //!
-//! [`Salvage`] puts these together. It walks a frame block by block. At the first thing that does not belong there, the
-//! scout looks for the frame's index. From then on the index says where the blocks lie, so a compressed file inside the
-//! payload of a damaged block is not mistaken for a part of this file. Without an index, every structure found counts.
+//! [`Salvage`] puts these together. It walks a frame block by block. When it meets something that does not belong
+//! there, the scout looks for the frame's index. From then on the index says where the blocks lie. So a compressed file
+//! inside the payload of a damaged block is not mistaken for a part of this file. Without an index, every structure
+//! found counts.
 
 mod layout;
 mod scout;
@@ -53,7 +54,7 @@ enum What {
     Single {
         header: FrameHeader,
         single: Single,
-        /// Length of the frame, if nothing is missing.
+        /// Length of the frame if no byte is missing.
         len: u64,
     },
     /// The header agrees with its checksum. The payload has not been checked.
@@ -70,9 +71,9 @@ pub(super) enum Step {
         frame: u64,
         source: Range<u64>,
         header: BlockHeader,
-        /// The frame's header, if this is a single frame: the block's checksums follow from the frame's end.
+        /// The frame's header, if this is a single frame. Its end tells the block's checksums.
         single: Option<FrameHeader>,
-        /// The modules of the block's frame, as far as its header is known.
+        /// The modules of the block's frame, if its header is known.
         modules: ModuleTable,
         /// Whether distant matches may repeat the block; `None` if the frame's header is lost.
         is_repeated: Option<bool>,
@@ -89,9 +90,9 @@ pub(super) enum Step {
 pub(super) struct Salvage {
     walk: Walk,
     tracker: Tracker,
-    /// Created when first needed: a sound file needs none.
+    /// Made when first needed. A sound file needs none.
     scout: Option<Scout>,
-    /// The blocks' places in the current frame, if the frame is damaged and its index is not.
+    /// The places of the current frame's blocks, if the frame is damaged but its index is not.
     indexed: Option<Indexed>,
     /// Whether the index of the current frame has been looked for.
     has_looked: bool,
@@ -172,8 +173,8 @@ impl Salvage {
                 self.indexed = None;
                 self.tracker = Tracker::default();
                 self.walk.restart(item.end);
-                // Once the budget is spent, the reason to look for the index may have been a payload that could not be
-                // checked. Then the frame is not known to be regular.
+                // The index may have been looked for only because the budget was too small to check a payload. Then the
+                // frame may be irregular.
                 is_regular = self.walk.has_budget();
             }
             return Ok(Some((item, is_regular)));
@@ -244,8 +245,7 @@ impl Salvage {
         self.layout.content_len()
     }
 
-    /// The most contents that a file of this length could hold beyond those found: as many full blocks as would fit in
-    /// it.
+    /// The most contents that may be lost: those of as many full blocks as fit in the file.
     pub(super) fn plausible_loss(&self) -> u64 {
         self.max_block_log.map_or(0, |log| {
             let blocks = self.walk.file_len() / least_full_block_len(log);

@@ -1,4 +1,4 @@
-//! Looks ahead for the index of a damaged frame, and walks the frame by it.
+//! Looks ahead for the index of a damaged frame, and walks the frame by its index.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Seek};
@@ -10,11 +10,11 @@ use crate::format::{BlockHeader, FOOTER_LEN, Footer, Index, MAX_BLOCK_HEADER_LEN
 use crate::stream::directory::{FrameEntry, index_entry};
 use crate::stream::window::WINDOW;
 
-/// Walks ahead. It goes through the file only once, however often it is asked.
+/// Walks ahead. All searches together go through the file once.
 pub(super) struct Scout {
     walk: Walk,
     tracker: Tracker,
-    /// Damaged frames that end ahead, in order. Of two that overlap, the one that begins first.
+    /// Damaged frames found ahead, in order. Of overlapping ones, only the one that begins first.
     claims: VecDeque<Claim>,
 }
 
@@ -40,10 +40,10 @@ impl Scout {
         (WINDOW + self.claims.capacity() * size_of::<Claim>()) as u64
     }
 
-    /// The end of the frame that begins at `start`, if there is one. Callers must ask in the order of the frames.
+    /// Finds the end of the frame that begins at `start`, if it has one. Callers ask in the order of the frames.
     ///
     /// # Errors
-    /// [`Error::LimitMemory`] if the way there has more damaged frames than `max_memory` can hold.
+    /// [`Error::LimitMemory`] if there are more damaged frames on the way than fit in `max_memory`.
     pub(super) fn claim_of(
         &mut self,
         start: u64,
@@ -72,7 +72,7 @@ impl Scout {
             if claim.frame(footer, &mut self.walk, reader)?.is_none() {
                 continue;
             }
-            // Whatever lies within the frame is part of a block's payload.
+            // What looked like frames inside this one is part of a block's payload.
             while self.claims.back().is_some_and(|last| last.start >= claim.start) {
                 self.claims.pop_back();
             }
@@ -102,7 +102,7 @@ impl Claim {
         Some(Self { start, index_start: end.start, end: end.end })
     }
 
-    /// The frame that begins where the footer says, if the index and the footer may belong to it.
+    /// The frame that begins where `footer` says; `None` if index and footer cannot belong to it.
     fn frame(
         &self,
         footer: Footer,
@@ -143,7 +143,7 @@ impl Claim {
         Ok(start)
     }
 
-    /// The length of block `number`, which is not the last one, from the index.
+    /// The length of block `number` from the index, which lists all blocks but the last.
     fn block_len(
         &self,
         number: u64,
@@ -154,7 +154,7 @@ impl Claim {
         len.ok_or(Error::Io(ErrorKind::UnexpectedEof.into()))
     }
 
-    /// Continues by the index from byte `offset`, after `blocks` blocks. `None` if the index disagrees.
+    /// Goes on by the index from byte `offset` of the file, after `blocks` blocks. `None` if the index disagrees.
     pub(super) fn resume(
         self,
         blocks: u64,
@@ -169,7 +169,7 @@ impl Claim {
         };
         let (footer, _) = Footer::parse_unchecked(bytes);
         let Some(frame) = self.frame(footer, walk, reader)? else { return Ok(None) };
-        // After the last block, an index cannot help to find more.
+        // After the last block, an index does not help.
         if blocks >= frame.block_count() {
             return Ok(None);
         }
@@ -189,7 +189,7 @@ pub(super) struct Indexed {
 }
 
 impl Indexed {
-    /// The next block, or the damaged bytes in its place; finally the frame's end.
+    /// The next block, or the damaged bytes in its place; after the last block, the frame's end.
     pub(super) fn next(
         &mut self,
         walk: &mut Walk,

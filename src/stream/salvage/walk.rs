@@ -18,14 +18,14 @@ use crate::stream::window::{ReadFrom, Window};
 
 /// Base-2 logarithm of the largest block size.
 const MAX_BLOCK_LOG: u8 = Pipeline::Bwt.max_block_log();
-/// A search skips zeros.
+/// A search skips zeros, so no marker may begin with one.
 const _: () = assert!(BLOCK_MARKER[0] != 0 && INDEX_MARKER[0] != 0 && MAGIC[0] != 0);
 /// Possible lengths of a block, header included.
 const BLOCK_LENGTHS: Range<u32> = 20..(1 << MAX_BLOCK_LOG) + MAX_BLOCK_HEADER_LEN as u32 + 1;
 
-/// Where a sparse file holds data: for each offset the first one from it on that does not lie in a hole.
+/// Knows where a sparse file has data: for an offset, the first one from there on that does not lie in a hole.
 ///
-/// A search for structures skips holes, which read as zeros and may be longer than anyone can wait for.
+/// A search for structures skips holes, because reading terabytes of zeros would take too long.
 #[derive(Clone, Default)]
 pub(in crate::stream) struct Holes(Option<Arc<DataFrom>>);
 
@@ -47,10 +47,10 @@ pub(super) struct Walk {
     pub(super) holes: Holes,
     /// Offset of the next item.
     at: u64,
-    /// The structure at that offset, once it has been looked for.
+    /// The structure at that offset, if it has been looked for.
     ahead: Option<Option<Item>>,
-    /// Bytes that may still be read to confirm structures. Ordinary damage takes about as many as the file has;
-    /// overlapping structures in a hostile file would take as many for each structure.
+    /// How many more bytes may be read to confirm structures. For ordinary damage, about the file's length suffices. A
+    /// hostile file could make every one of many overlapping structures cost as much.
     budget: u64,
 }
 
@@ -95,7 +95,7 @@ impl Walk {
             && item.end != self.file_len()
             && !self.payload_is_sound(reader, &item, &header)?
         {
-            // Bytes were lost or inserted: the next structure may begin before this one's end.
+            // Bytes were lost or inserted, so the next structure may begin before this one ends.
             (item.end, next) = self.search(reader, item.start + header.len() as u64)?;
         }
         if let What::Single { single, .. } = item.what
@@ -103,7 +103,8 @@ impl Walk {
             && item.end != self.file_len()
             && !self.is_sound_stored(reader, &item, &single)?
         {
-            // The same, but if no structure follows, only the bytes after the frame may be damaged.
+            // The same. But if no structure begins in the payload, the frame may be whole and only the bytes after it
+            // damaged.
             let payload = item.end.saturating_sub(single.tail_len());
             let (end, found) = self.search(reader, payload)?;
             if end < item.end {
@@ -114,12 +115,12 @@ impl Walk {
         Ok(Some(item))
     }
 
-    /// Whether the budget sufficed to confirm everything so far.
+    /// Whether the budget has sufficed so far.
     pub(super) fn has_budget(&self) -> bool {
         self.budget > 0
     }
 
-    /// Takes `n` bytes off the budget. Returns false if it was too small.
+    /// Takes `n` bytes off the budget. Returns whether it sufficed.
     fn spend(&mut self, n: usize) -> bool {
         let left = self.budget.checked_sub(n as u64);
         self.budget = left.unwrap_or(0);
@@ -165,7 +166,7 @@ impl Walk {
         let mut bytes = ReadFrom { window: &mut self.window, reader, at: start };
         match FrameHeader::read(&mut bytes) {
             Ok(Some((header, len))) => {
-                // Overlapping headers in a hostile file may each have long modules.
+                // In a hostile file, overlapping headers may each have long modules.
                 let is_affordable = header.modules.is_empty() || self.spend(header.modules.bytes());
                 Ok(is_affordable.then_some((header, start + len as u64)))
             }
@@ -174,7 +175,8 @@ impl Walk {
         }
     }
 
-    /// The index and footer at `start`. The number of blocks is unknown: the footer is where the checksum agrees.
+    /// The index and footer at `start`. The number of blocks is unknown, so it looks for the footer whose checksum
+    /// agrees.
     fn index(
         &mut self,
         reader: &mut (impl Read + Seek),
@@ -194,7 +196,7 @@ impl Walk {
             }
             let (footer, expected) = Footer::parse_unchecked(&bytes);
             let len = len + FOOTER_LEN as u64;
-            // Cheap to test before the checksum, and rarely true by chance.
+            // This is cheaper to test than the checksum, and rarely true by chance.
             let is_likely = match footer.content_size {
                 0 => entries == 0,
                 size => (entries << MIN_BLOCK_LOG..=(entries + 1) << MAX_BLOCK_LOG).contains(&size),
@@ -216,7 +218,7 @@ impl Walk {
         Ok(None)
     }
 
-    /// The next structure at `from` or later, and its offset; or the end of the file.
+    /// The next structure at `from` or later, with its offset; if there is none, the end of the file.
     fn search(
         &mut self,
         reader: &mut (impl Read + Seek),
@@ -259,8 +261,7 @@ impl Walk {
         Ok(self.checksum_of(reader, payload, 0)? == Some(header.payload_crc))
     }
 
-    /// Whether a single frame is stored and its checksum agrees: then any apparent structures within it are its
-    /// contents.
+    /// Whether a single frame is stored and its checksum agrees. Then apparent structures within it are its contents.
     fn is_sound_stored(
         &mut self,
         reader: &mut (impl Read + Seek),
@@ -277,7 +278,7 @@ impl Walk {
         Ok(checksum.is_some() && checksum == expected)
     }
 
-    /// Extends `checksum` by the CRC-32C of a part of the file. `None` if the part is cut short, or the budget does not
+    /// Extends `checksum` by the CRC-32C of a part of the file. `None` if the file ends in it, or the budget does not
     /// suffice.
     fn checksum_of(
         &mut self,
@@ -302,7 +303,7 @@ impl Walk {
     }
 }
 
-/// Applies the rules of a decoder to each structure, with the decoder's own code.
+/// Checks each structure by the rules of a decoder, with the decoder's own code.
 #[derive(Default)]
 pub(super) struct Tracker {
     open: Option<Tracked>,
@@ -312,11 +313,11 @@ struct Tracked {
     start: u64,
     header: FrameHeader,
     index: IndexChecker,
-    /// Whether all structures so far were regular.
+    /// Whether a decoder would have accepted all structures so far.
     is_regular: bool,
 }
 
-/// A frame whose header has been read and whose end has not.
+/// A frame whose end has not been reached.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OpenFrame {
     pub(super) start: u64,
@@ -330,7 +331,7 @@ impl Tracker {
         Some(OpenFrame { start: open.start, blocks: open.index.block_count() })
     }
 
-    /// Records the next structure, and returns whether a decoder would accept it there.
+    /// Notes the next structure, and returns whether a decoder would accept it there.
     pub(super) fn observe(
         &mut self,
         item: &Item,
@@ -349,7 +350,7 @@ impl Tracker {
                 let is_between = open.take().is_none();
                 let is_whole = item.end - item.start == *len;
                 if !is_whole || single.content_len > 0 {
-                    // Decoding will check the block itself.
+                    // The block itself is checked when it is decoded.
                     return Ok(is_between && is_whole);
                 }
                 let at = item.end - CHECKSUM_LEN as u64;

@@ -25,7 +25,7 @@ pub(crate) struct DecodeTask {
     pub(crate) payload: Buffer,
     /// Where in `payload` the payload begins.
     pub(crate) payload_start: usize,
-    /// Taken from `pool` when decoding begins: a waiting block needs no contents buffer.
+    /// Taken from `pool` when decoding begins, because a waiting block needs no buffer for contents.
     pub(crate) contents: Buffer,
     pool: Pool,
     /// Where to read the payload, if it has not been read.
@@ -33,13 +33,13 @@ pub(crate) struct DecodeTask {
     block: Option<(BlockHeader, Place)>,
     /// How far back the distant matches of the block's frame reach.
     reach: u64,
-    /// What earlier blocks are restored from, and the most bytes of a block, if blocks are decoded in order.
+    /// The own bytes of earlier blocks, and the block size, if blocks are decoded in order.
     history: Option<(History, u64)>,
     /// The block's distant matches, once they are known.
     matches: Option<Vec<DistantMatch>>,
     /// The block's own bytes, once its contents have been restored from them and from earlier blocks.
     own: Option<Buffer>,
-    /// What runs the modules of the block's frame.
+    /// Runs the modules of the block's frame.
     modules: Option<Arc<FrameModules>>,
     /// Whether `contents` already holds the payload, because the block is stored.
     is_in_place: bool,
@@ -62,7 +62,7 @@ impl DecodeTask {
         self.payload_buffer()
     }
 
-    /// Sets the block. Whoever decodes it first reads its payload from `origin`.
+    /// Sets the block. The thread that decodes it first reads its payload from `origin`.
     pub(crate) fn set_unread_block(&mut self, header: BlockHeader, place: Place, origin: Origin) {
         self.begin(header, place, Some(origin));
     }
@@ -77,7 +77,7 @@ impl DecodeTask {
         self.is_in_place = header.method == Method::Store && header.own.is_none();
     }
 
-    /// The buffer for the payload. That of a stored block is the contents.
+    /// The buffer for the payload; of a stored block, the one for the contents.
     fn payload_buffer(&mut self) -> &mut Buffer {
         if self.is_in_place {
             self.contents = self.pool.take();
@@ -95,13 +95,13 @@ impl DecodeTask {
 
     fn read_payload(&mut self, header: &BlockHeader, origin: &Origin) -> Result<(), Fault> {
         let buffer = self.payload_buffer();
-        // No payload is longer than the contents, so the buffer also has room for the payloads of later blocks.
+        // Make room for the longest payload of such a block, so that later blocks can use the buffer too.
         buffer.set_len(header.content_len as usize)?;
         buffer.truncate(header.payload_len as usize);
         Ok(origin.read(buffer)?)
     }
 
-    /// Sets what runs the modules of the block's frame, if it has some.
+    /// Sets what runs the modules of the block's frame, if it has any.
     pub(crate) fn set_modules(&mut self, modules: Option<Arc<FrameModules>>) {
         self.modules = modules;
     }
@@ -111,18 +111,18 @@ impl DecodeTask {
         self.reach = reach;
     }
 
-    /// Sets where the own bytes of earlier blocks are, so that whoever decodes the block can restore its contents.
+    /// Sets the own bytes of earlier blocks, from which the thread that decodes the block may restore its contents.
     /// Blocks have up to `block_size` bytes.
     pub(crate) fn set_history(&mut self, history: &History, block_size: u64) {
         self.history = Some((history.clone(), block_size));
     }
 
-    /// Replaces the block's header by the complete one, part of which may come after the payload.
+    /// Replaces the block's header by the complete one, once the bytes after the payload have been read.
     pub(crate) fn set_header(&mut self, header: BlockHeader) {
         self.block = self.block.map(|(_, place)| (header, place));
     }
 
-    /// Sets where to write the contents after decoding, if they are known then.
+    /// Sets where to write the contents, if the thread that decodes the block can restore them.
     pub(crate) fn set_destination(&mut self, destination: Option<(Arc<dyn WriteAt>, u64)>) {
         self.destination = destination;
         self.written = None;
@@ -134,7 +134,7 @@ impl DecodeTask {
         self.written.take()
     }
 
-    /// Whether `contents` holds the block's contents and not only its own bytes, if it has been decoded.
+    /// Whether `contents` of a decoded block holds its contents, and not only its own bytes.
     fn is_whole(&self) -> bool {
         self.own.is_some() || self.block.is_some_and(|(header, _)| header.own.is_none())
     }
@@ -149,7 +149,7 @@ impl DecodeTask {
         }
     }
 
-    /// Sets the block whose payload has been read to `payload`, from `start` on.
+    /// Sets the block, whose payload is already in `payload`, from `start` on.
     pub(crate) fn set_payload_at(&mut self, start: usize, header: BlockHeader, place: Place) {
         self.begin(header, place, None);
         self.is_in_place = false;
@@ -170,19 +170,19 @@ impl DecodeTask {
         Ok((header, place))
     }
 
-    /// The result of decoding. Restores the contents of a block with distant matches.
+    /// Restores the contents of a block with distant matches, and returns the result of decoding.
     pub(crate) fn finish(&mut self, sources: &mut impl Sources) -> Result<(), Error> {
         let (header, place) = self.decoded()?;
         self.restore(&header, place, sources)
     }
 
-    /// The same, from the own bytes of the blocks before.
+    /// The same, from the own bytes of earlier blocks.
     pub(crate) fn finish_from(&mut self, history: &History) -> Result<(), Error> {
         let (header, place) = self.decoded()?;
         self.restore(&header, place, &mut history.known(&self.sources(&header)))
     }
 
-    /// The result of decoding, with the block's matches known.
+    /// Returns the result of decoding, and reads the block's list of matches if nobody has.
     fn decoded(&mut self) -> Result<(BlockHeader, Place), Error> {
         let (header, place) = self.outcome()?;
         if self.matches.is_none() {
@@ -191,8 +191,8 @@ impl DecodeTask {
         Ok((header, place))
     }
 
-    /// Finds out what the decoded block repeats, and restores its contents if the own bytes of all these blocks are in
-    /// the history. Other errors than those of the list are left to [`finish_from`](Self::finish_from).
+    /// Reads the list of a decoded block, and restores its contents if the history has the own bytes of all blocks that
+    /// it repeats. Reports only errors of the list; [`finish_from`](Self::finish_from) reports the others.
     fn restore_early(&mut self) {
         let (Some((header, place)), Some(Ok(()))) = (self.block, &self.outcome) else { return };
         let Some((history, block_size)) = self.history.clone().filter(|_| !self.is_whole()) else {
@@ -205,7 +205,7 @@ impl DecodeTask {
         let numbers = self.sources(&header);
         if let Some(mut known) = history.known_early(&numbers, place, self.reach, block_size) {
             let _ = self.restore(&header, place, &mut known);
-            // The thread that passes blocks on is not to copy them.
+            // Copy here, so that the thread that passes blocks on need not.
             match self.own.take().map(|own| without_slack(own, &self.pool)).transpose() {
                 Ok(own) => self.own = own,
                 Err(fault) => self.outcome = Some(Err(fault)),
@@ -263,7 +263,7 @@ impl Task for DecodeTask {
             let Some((header, _)) = task.block.filter(|_| task.outcome.is_none()) else { continue };
             let payload = (!task.is_in_place).then(|| &task.payload[task.payload_start..]);
             let modules = task.modules.as_deref();
-            // Of a block with distant matches, the engine decodes the own bytes.
+            // If the block has distant matches, the engine decodes its own bytes.
             let (block, _) = Block { header, payload, modules }.split();
             if !task.is_in_place {
                 if task.contents.is_empty() {
@@ -310,7 +310,7 @@ impl Task for DecodeTask {
     }
 
     fn set_panicked(&mut self) {
-        // What is known to be wrong with the block stands, whichever block of the batch the panic was about.
+        // Keep a known error: another block of the batch may have caused the panic.
         if matches!(self.outcome, Some(Ok(()))) {
             self.outcome = None;
         }

@@ -29,7 +29,7 @@ pub(crate) struct TakenOut {
 #[derive(Default)]
 pub(crate) struct EncodeTask {
     pub(crate) recipe: Recipe,
-    /// The contents; of a block with distant matches, its own bytes.
+    /// The contents, or only the own bytes once distant matches have been taken out.
     pub(crate) contents: Buffer,
     taken_out: TakenOut,
     /// Number of the block in its frame.
@@ -38,7 +38,7 @@ pub(crate) struct EncodeTask {
     pub(crate) position: u64,
     /// Where to read the contents, if they have not been read.
     pub(crate) origin: Option<Origin>,
-    /// Its turn to look for distant matches, if it is to have any and has not looked.
+    /// Its turn to look for distant matches, if it still has to look for any.
     pub(crate) turn: Option<Turn>,
     survey: Survey,
     /// The error of reading the contents, or of looking for matches.
@@ -65,7 +65,7 @@ impl EncodeTask {
         self.taken_out.list.clear();
     }
 
-    /// Looks for distant matches when it is the block's turn, and takes them out of the contents.
+    /// Waits for the block's turn, looks for distant matches, and takes them out of the contents.
     fn take_out(&mut self) {
         let Some(turn) = self.turn.take() else { return };
         if self.unprepared.is_none() {
@@ -88,7 +88,7 @@ impl EncodeTask {
         Ok(())
     }
 
-    /// What was taken out of the contents, if something was.
+    /// What was taken out of the contents, if anything.
     pub(crate) fn taken_out(&self) -> Option<&TakenOut> {
         Some(&self.taken_out).filter(|taken| !taken.list.is_empty())
     }
@@ -130,7 +130,7 @@ impl Task for EncodeTask {
         read_all(batch, engine, |task| task.origin.is_some(), EncodeTask::read);
         batch.iter_mut().for_each(EncodeTask::take_out);
         let mut by_recipe = batch;
-        // Call the engine once for each run of blocks with the same recipe, which usually is all of them.
+        // Call the engine once for neighbouring blocks with the same recipe, usually all of them.
         while let Some(first) = by_recipe.first() {
             let recipe = first.recipe;
             let same = by_recipe.iter().take_while(|task| task.recipe == recipe).count();
@@ -173,7 +173,7 @@ impl Task for EncodeTask {
 
     fn set_panicked(&mut self) {
         self.coded = None;
-        // Nobody waits for it any longer.
+        // Blocks that wait for this one's turn fail at once.
         self.turn = None;
     }
 }

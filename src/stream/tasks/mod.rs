@@ -29,7 +29,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Fills `buffer`, and counts the time.
+    /// Fills `buffer`, and counts the time that takes.
     fn read(&self, buffer: &mut [u8]) -> io::Result<()> {
         let begun = Instant::now();
         let read = self.input.read_exact_at(buffer, self.offset);
@@ -40,7 +40,7 @@ impl Origin {
     }
 }
 
-/// Reads what the tasks of a batch have not read yet, in parallel if there are threads for that.
+/// Calls `read` for all tasks, in parallel if several of them are unread and the engine has threads for it.
 fn read_all<T: Send>(
     batch: &mut [T],
     engine: &dyn Engine,
