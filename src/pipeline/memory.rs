@@ -18,6 +18,9 @@ pub(crate) struct Share {
 }
 
 impl Share {
+    /// One block at a time, in the calling thread.
+    pub(crate) const ALONE: Self = Self { workers: 1, in_flight: 1 };
+
     /// Drops the workers that a job of `blocks` blocks would leave idle.
     pub(crate) fn limit_to(&mut self, blocks: u64) {
         self.workers = self.workers.min(usize::try_from(blocks).unwrap_or(usize::MAX)).max(1);
@@ -89,7 +92,7 @@ impl Cost {
 
     /// The memory for one block at a time.
     pub(crate) fn least(&self) -> u64 {
-        self.of(Share { workers: 1, in_flight: 1 })
+        self.of(Share::ALONE)
     }
 
     /// The memory for the workers and blocks of `share`.
@@ -152,10 +155,7 @@ impl Cost {
                 .rev()
                 .map(move |in_flight| Share { workers, in_flight })
         });
-        Ok(shares
-            .into_iter()
-            .find(|&share| self.of(share) <= limit)
-            .unwrap_or(Share { workers: 1, in_flight: 1 }))
+        Ok(shares.into_iter().find(|&share| self.of(share) <= limit).unwrap_or(Share::ALONE))
     }
 }
 

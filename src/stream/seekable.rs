@@ -59,9 +59,6 @@ pub struct SeekableReader<R: Read + Seek> {
 /// The most bytes to read at once, if memory permits.
 const MAX_RUN: u64 = 8 << 20;
 
-/// One block at a time, in the calling thread.
-const ALONE: Share = Share { workers: 1, in_flight: 1 };
-
 impl SeekableReader<ReadAtCursor> {
     /// Reads and checks the headers, indices and footers of all frames of `source`. For a file of one frame, as
     /// [`Encoder`](crate::Encoder) writes it, that takes two reads of `source`, or three if the index is long. Then a
@@ -158,7 +155,7 @@ impl<R: Read + Seek> SeekableReader<R> {
         }
         // Free its memory for the blocks in flight.
         self.block = None;
-        let mut flow = Flow::new(Arc::clone(&self.engine), ALONE, None);
+        let mut flow = Flow::new(Arc::clone(&self.engine), Share::ALONE, None);
         // The cost of the blocks in flight, and which of their bytes are wanted.
         let (mut cost, mut wanted) = (None, VecDeque::new());
         let mut left = range;
@@ -272,8 +269,8 @@ impl<R: Read + Seek> SeekableReader<R> {
         let frame = &self.layout.frames()[id.frame];
         let header = block.open(frame, &task.payload).map_err(|fault| fault.at(block.place))?;
         task.set_payload_at(block.header_len(&header), header, block.place);
-        task.set_reach(frame.header.reach);
-        task.set_modules(self.modules(id.frame)?);
+        task.reach = frame.header.reach;
+        task.modules = self.modules(id.frame)?;
         Ok(())
     }
 
@@ -285,7 +282,7 @@ impl<R: Read + Seek> SeekableReader<R> {
         if self.block.as_ref().is_none_or(|(held, _)| *held != id) {
             let mut task = self.block.take().map(|(_, task)| task).unwrap_or_default();
             self.read_block(id, 0, &mut task)?;
-            let mut flow = Flow::new(Arc::clone(&self.engine), ALONE, None);
+            let mut flow = Flow::new(Arc::clone(&self.engine), Share::ALONE, None);
             flow.submit(task);
             let mut task = flow.next().ok_or(LOST)?;
             self.finish(&mut task, id.frame)?;

@@ -61,7 +61,7 @@ impl Accelerator {
             block_len,
             host_blocks: u64::from(u32::MAX),
             alone: None,
-            afterwards: Share { workers: 1, in_flight: 1 },
+            afterwards: Share::ALONE,
             most_slots: MAX_SLOTS,
             blocks: None,
             statistics: None,
@@ -97,8 +97,7 @@ impl Accelerator {
                 return None;
             }
         };
-        accelerator.afterwards =
-            cost.share(share.workers, left).unwrap_or(Share { workers: 1, in_flight: 1 });
+        accelerator.afterwards = cost.share(share.workers, left).unwrap_or(Share::ALONE);
         accelerator.alone = match work {
             // Drivers are asked late, so workers have all memory until then.
             BlockTask::Decode(_) => gpu.is_unsought().then_some(*share),

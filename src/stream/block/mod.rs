@@ -17,4 +17,4 @@ mod restore;
 
 pub(crate) use history::{History, Recent, without_slack};
 pub(crate) use layout::{BlockId, Layout, Located, Placement, ReadRun};
-pub(crate) use restore::{Block, Sources, matches_of, put_together, source_numbers};
+pub(crate) use restore::{Block, NOT_DECODED, Sources, matches_of, put_together, source_numbers};

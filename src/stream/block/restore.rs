@@ -17,6 +17,9 @@ use crate::pipeline::buffer::Buffer;
 use crate::pipeline::engine::{DecodeJob, Engine};
 use crate::pipeline::modules::FrameModules;
 
+/// What is wrong with a block that no engine has decoded.
+pub(crate) const NOT_DECODED: Fault = Fault::Internal("a block could not be decoded");
+
 /// A block in memory, whose header has been checked.
 #[derive(Clone, Copy)]
 pub(crate) struct Block<'a> {
@@ -48,7 +51,7 @@ impl<'a> Block<'a> {
     pub(crate) fn decode(self, engine: &dyn Engine, contents: &mut [u8]) -> Result<(), Fault> {
         let mut job = self.job(contents);
         engine.decode(slice::from_mut(&mut job));
-        job.outcome.unwrap_or(Err(Fault::Internal("a block was not decoded")))
+        job.outcome.unwrap_or(Err(NOT_DECODED))
     }
 
     /// Decodes the block's own bytes, in the calling thread.

@@ -181,7 +181,7 @@ impl<R: Read> Decoder<R> {
                 return Ok(total);
             }
             let Some((task, given_of_it)) = &mut self.current else { return Ok(total) };
-            match task.take_written() {
+            match task.written.take() {
                 Some(written) => written?,
                 // This block was submitted before threads were asked to write.
                 None => output.write_all_at(&task.contents[*given_of_it..], at)?,
@@ -346,9 +346,9 @@ impl<R: Read> Decoder<R> {
                 let idle = self.flow.take_idle();
                 let mut task = idle.unwrap_or_else(|| DecodeTask::new(self.flow.pool()));
                 self.give_block(header, place, &mut task)?;
-                task.set_modules(self.modules.latest());
-                task.set_reach(self.header.reach);
-                task.set_history(&self.history, self.header.block_size() as u64);
+                task.modules = self.modules.latest();
+                task.reach = self.header.reach;
+                task.history = Some((self.history.clone(), self.header.block_size() as u64));
                 let start = self.promised - u64::from(header.content_len);
                 task.set_destination(self.output.as_ref().map(|output| (output.clone(), start)));
                 if let Some(statistics) = &self.options.resources.statistics {

@@ -8,7 +8,7 @@ use std::io::{self, Read, Seek, Write};
 use std::ops::Range;
 
 use super::salvage::{Holes, Salvage, Step};
-use crate::error::{Error, Place};
+use crate::error::Error;
 use crate::pipeline::DecodeOptions;
 use read_ahead::ReadAhead;
 
@@ -107,7 +107,6 @@ impl<R: Read + Seek> Recovery<R> {
 
     fn with_holes(mut reader: R, options: &DecodeOptions, holes: Holes) -> Result<Self, Error> {
         let salvage = Salvage::new(&mut reader, options.resources.memory, &holes)?;
-        let salvage = salvage.ok_or(Error::NotPz { place: Place::default() })?;
         let (max_memory, ahead) = (options.resources.memory, ReadAhead::new(salvage, options));
         Ok(Self { reader, holes, max_memory, ahead })
     }
@@ -118,8 +117,7 @@ impl<R: Read + Seek> Recovery<R> {
     /// # Errors
     /// The errors of reading and, as in [`next_piece`](Self::next_piece), of structures.
     pub fn extent(&mut self) -> Result<Extent, Error> {
-        let salvage = Salvage::new(&mut self.reader, self.max_memory, &self.holes)?;
-        let mut salvage = salvage.ok_or(Error::NotPz { place: Place::default() })?;
+        let mut salvage = Salvage::new(&mut self.reader, self.max_memory, &self.holes)?;
         let mut found = 0_u64;
         while let Some(step) = salvage.next(&mut self.reader)? {
             if let Step::Block { range, .. } = step {

@@ -53,9 +53,6 @@ struct Division {
     is_shared: bool,
 }
 
-/// One stretch at a time, in the calling thread.
-const ALONE: Share = Share { workers: 1, in_flight: 1 };
-
 /// What the memory to decode a block depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct BlockKind {
@@ -120,7 +117,7 @@ impl ReadAhead {
             allowed: options.modules.clone(),
             modules: LastModules::default(),
             division: None,
-            flow: Flow::new(Arc::new(CpuEngine::new()), ALONE, None),
+            flow: Flow::new(Arc::new(CpuEngine::new()), Share::ALONE, None),
             current: None,
             earlier: Earlier::default(),
             has_failed: false,
@@ -177,14 +174,14 @@ impl ReadAhead {
     /// The most stretches to have in flight.
     fn max_in_flight(&mut self) -> usize {
         let Some(division) = self.division.as_mut().filter(|_| self.seen > MAX_ALONE) else {
-            return ALONE.in_flight;
+            return Share::ALONE.in_flight;
         };
         if self.threads == 0 {
             self.threads = cores();
         }
         if !std::mem::replace(&mut division.is_shared, true) {
             let share = division.cost.share(self.threads, self.max_memory);
-            self.flow.set_share(share.unwrap_or(ALONE));
+            self.flow.set_share(share.unwrap_or(Share::ALONE));
         }
         self.flow.max_in_flight()
     }
@@ -314,10 +311,8 @@ mod tests {
     }
 
     fn read_ahead(file: &[u8], options: &DecodeOptions) -> ReadAhead {
-        let salvage =
-            Salvage::new(&mut Cursor::new(file), options.resources.memory, &Holes::default())
-                .unwrap()
-                .unwrap();
+        let memory = options.resources.memory;
+        let salvage = Salvage::new(&mut Cursor::new(file), memory, &Holes::default()).unwrap();
         ReadAhead::new(salvage, options)
     }
 

@@ -11,7 +11,7 @@ use crate::pipeline::buffer::Buffer;
 use crate::pipeline::engine::{DecodeJob, Engine};
 use crate::pipeline::modules::FrameModules;
 use crate::pipeline::scheduler::Task;
-use crate::stream::block::Block;
+use crate::stream::block::{Block, NOT_DECODED};
 use crate::stream::salvage::{Salvage, Step};
 
 /// The most bytes of contents in a stretch of several blocks. They take no more memory than one block of the smallest
@@ -259,7 +259,6 @@ impl Stretch {
     /// # Errors
     /// The errors of the block, unless it is merely damaged; after the last piece, the error that stopped the salvage.
     pub(super) fn take(&mut self) -> Result<Option<Piece<'_>>, Error> {
-        const LOST: Fault = Fault::Internal("a block was not decoded");
         let Some(entry) = self.entries.get_mut(self.taken) else {
             let Some((error, is_end_unknown)) = self.failure.take() else { return Ok(None) };
             self.is_end_unknown = is_end_unknown;
@@ -274,7 +273,7 @@ impl Stretch {
             Step::Block { frame, source, header, range, .. } => {
                 let (frame, number, source) = (*frame, header.number.into(), source.clone());
                 let range = range.clone();
-                let outcome = entry.outcome.take().unwrap_or(Err(LOST));
+                let outcome = entry.outcome.take().unwrap_or(Err(NOT_DECODED));
                 let place = Place::new(frame, source.start).in_block(number);
                 match outcome.map_err(|fault| fault.at(place)) {
                     Ok(()) => {

@@ -20,7 +20,7 @@ use std::io::{Read, Seek};
 use std::ops::Range;
 
 use super::window::WINDOW;
-use crate::error::Error;
+use crate::error::{Error, Place};
 use crate::format::{BlockHeader, Footer, FrameHeader, ModuleTable, Single, least_full_block_len};
 use layout::ContentLayout;
 use scout::{Indexed, Scout};
@@ -108,21 +108,20 @@ pub(super) struct Salvage {
 }
 
 impl Salvage {
-    /// Finds the first structure; `None` if there is none.
+    /// Finds the first structure. [`Error::NotPz`] if there is none.
     pub(super) fn new(
         reader: &mut (impl Read + Seek),
         max_memory: u64,
         holes: &Holes,
-    ) -> Result<Option<Self>, Error> {
+    ) -> Result<Self, Error> {
         let len = reader.seek(std::io::SeekFrom::End(0))?;
         let mut walk = Walk::new(len, holes.clone());
         let pending = walk.next(reader)?;
-        match pending {
-            Some(Item { what: What::Damage, end, .. }) if end == len => return Ok(None),
-            None => return Ok(None),
-            Some(_) => {}
+        match &pending {
+            Some(Item { what, end, .. }) if !matches!(what, What::Damage) || *end < len => {}
+            _ => return Err(Error::NotPz { place: Place::default() }),
         }
-        Ok(Some(Self {
+        Ok(Self {
             walk,
             tracker: Tracker::default(),
             scout: None,
@@ -134,7 +133,7 @@ impl Salvage {
             is_after_frame: false,
             max_memory,
             max_block_log: None,
-        }))
+        })
     }
 
     /// The next part; `None` at the end of the file.

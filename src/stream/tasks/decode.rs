@@ -15,7 +15,7 @@ use crate::pipeline::engine::Engine;
 use crate::pipeline::modules::FrameModules;
 use crate::pipeline::scheduler::Task;
 use crate::stream::block::{
-    Block, History, Sources, matches_of, put_together, source_numbers, without_slack,
+    Block, History, NOT_DECODED, Sources, matches_of, put_together, source_numbers, without_slack,
 };
 use crate::stream::places::WriteAt;
 
@@ -32,21 +32,21 @@ pub(crate) struct DecodeTask {
     origin: Option<Origin>,
     block: Option<(BlockHeader, Place)>,
     /// How far back the distant matches of the block's frame reach.
-    reach: u64,
+    pub(crate) reach: u64,
     /// The own bytes of earlier blocks, and the block size, if blocks are decoded in order.
-    history: Option<(History, u64)>,
+    pub(crate) history: Option<(History, u64)>,
     /// The block's distant matches, once they are known.
     matches: Option<Vec<DistantMatch>>,
     /// The block's own bytes, once its contents have been restored from them and from earlier blocks.
     own: Option<Buffer>,
     /// Runs the modules of the block's frame.
-    modules: Option<Arc<FrameModules>>,
+    pub(crate) modules: Option<Arc<FrameModules>>,
     /// Whether `contents` already holds the payload, because the block is stored.
     is_in_place: bool,
     outcome: Option<Result<(), Fault>>,
     /// Where to write the contents after decoding, and the result of writing.
     destination: Option<(Arc<dyn WriteAt>, u64)>,
-    written: Option<io::Result<()>>,
+    pub(crate) written: Option<io::Result<()>>,
     writing: Duration,
 }
 
@@ -101,22 +101,6 @@ impl DecodeTask {
         Ok(origin.read(buffer)?)
     }
 
-    /// Sets what runs the modules of the block's frame, if it has any.
-    pub(crate) fn set_modules(&mut self, modules: Option<Arc<FrameModules>>) {
-        self.modules = modules;
-    }
-
-    /// Sets how far back the distant matches of the block's frame reach.
-    pub(crate) fn set_reach(&mut self, reach: u64) {
-        self.reach = reach;
-    }
-
-    /// Sets the own bytes of earlier blocks, from which the thread that decodes the block may restore its contents.
-    /// Blocks have up to `block_size` bytes.
-    pub(crate) fn set_history(&mut self, history: &History, block_size: u64) {
-        self.history = Some((history.clone(), block_size));
-    }
-
     /// Replaces the block's header by the complete one, once the bytes after the payload have been read.
     pub(crate) fn set_header(&mut self, header: BlockHeader) {
         self.block = self.block.map(|(_, place)| (header, place));
@@ -127,11 +111,6 @@ impl DecodeTask {
         self.destination = destination;
         self.written = None;
         self.writing = Duration::ZERO;
-    }
-
-    /// The result of writing the contents; `None` if they were not written.
-    pub(crate) fn take_written(&mut self) -> Option<io::Result<()>> {
-        self.written.take()
     }
 
     /// Whether `contents` of a decoded block holds its contents, and not only its own bytes.
@@ -164,9 +143,8 @@ impl DecodeTask {
     }
 
     fn outcome(&mut self) -> Result<(BlockHeader, Place), Error> {
-        const LOST: Error = Error::Internal { what: "a block could not be decoded" };
-        let (header, place) = self.block.ok_or(LOST)?;
-        self.outcome.take().ok_or(LOST)?.map_err(|fault| fault.at(place))?;
+        let (header, place) = self.block.ok_or(Error::Internal { what: "a task has no block" })?;
+        self.outcome.take().unwrap_or(Err(NOT_DECODED)).map_err(|fault| fault.at(place))?;
         Ok((header, place))
     }
 
