@@ -122,7 +122,7 @@ pub(crate) fn read_directory(
 pub(crate) fn walk_directory(file: &[u8], max_memory: u64) -> Result<Vec<FrameEntry>, Error> {
     let mut list = FrameList { max_memory, ..FrameList::default() };
     let mut frames = FrameReader::new(Cursor::new(file));
-    while let Some(frame) = next_frame(&mut frames)? {
+    while let Some(frame) = next_frame(&mut frames, file.len() as u64)? {
         list.push_first(frame)?;
     }
     list.in_order()
@@ -270,9 +270,10 @@ pub(super) fn walk(
     reader: &mut (impl Read + Seek),
     mut visit: impl FnMut(FrameEntry) -> Result<(), Error>,
 ) -> Result<u64, Error> {
+    let file_len = window.file_len;
     let mut frames = FrameReader::new(ReadFrom { window, reader, at: 0 });
     let mut end = 0;
-    while let Some(frame) = next_frame(&mut frames)? {
+    while let Some(frame) = next_frame(&mut frames, file_len)? {
         end = frame.end();
         visit(frame)?;
         if end == stop {
@@ -282,12 +283,14 @@ pub(super) fn walk(
     Ok(end)
 }
 
-/// Goes through the next frame, block by block; `None` at the end of the file, or at its padding.
+/// Goes through the next frame of a file of `file_len` bytes, block by block; `None` at the end of the file, or at its
+/// padding.
 ///
 /// # Errors
 /// The first fault of the frame, with its place.
 pub(super) fn next_frame(
     frames: &mut FrameReader<impl Read + Seek>,
+    file_len: u64,
 ) -> Result<Option<FrameEntry>, Error> {
     let offset = frames.position();
     let Event::Frame(header) = frames.next()? else { return Ok(None) };
@@ -295,6 +298,9 @@ pub(super) fn next_frame(
     let mut content_size = 0;
     while let Event::Block(header, place) = frames.next()? {
         frames.skip_payload(&header, place)?;
+        if frames.position() > file_len {
+            return Err(Fault::Truncated.at(place));
+        }
         content_size += u64::from(header.content_len);
     }
     let footer = Footer { content_size, frame_len: frames.position() - offset };

@@ -321,9 +321,10 @@ impl<R: Read + Seek> Listing<R> {
     pub fn next_frame(&mut self) -> Result<Option<FrameInfo>, Error> {
         self.blocks = None;
         let frame = if self.at < self.seam {
-            let (window, reader, at) = (&mut self.window, &mut self.reader, self.at);
+            let (file_len, at) = (self.window.file_len, self.at);
+            let (window, reader) = (&mut self.window, &mut self.reader);
             let mut frames = FrameReader::from(ReadFrom { window, reader, at }, self.number, at);
-            next_frame(&mut frames)?.ok_or_else(changed)?
+            next_frame(&mut frames, file_len)?.ok_or_else(changed)?
         } else {
             let Some(frame) = self.next_by_footer()? else { return Ok(None) };
             frame
