@@ -37,7 +37,7 @@ pub struct Lanes {
 /// A chain of filters as the user named it, where a file's name stands for the module in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chain {
-    /// The chain in the library's names.
+    /// The same chain as the library names it: with `module0`, `module1` and so on in place of files.
     filter: pz::Filter,
     /// The files of `module0`, `module1` and so on.
     files: Vec<PathBuf>,

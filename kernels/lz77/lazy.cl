@@ -34,8 +34,8 @@
 // }
 // @pz_import lz77_segment
 
-// The number of offsets of a position: the cheap one, and the candidates of one hash or two. Then the positions
-// measured at the same time, and the lanes and words for each offset.
+// The number of offsets of a position: the cheap one, which an earlier match of the segment had, and the candidates
+// of one hash or two. Then the positions measured at the same time, and the lanes and words for each offset.
 #if TWO_HASHES
 #define CHOICES (2u * CANDIDATES + 1u)
 #else
@@ -169,8 +169,8 @@ __kernel void lazy(__global const uint *restrict jobs, __global const uint *rest
                 uint whole = extended(team, s, its_at, its_offset, LANE_BYTES, is_more);
                 if (is_more && pair * PAIR_LANES == lead) length = whole;
             }
-            // Find the best match of each position. Among equals the first wins; the cheap offset comes before all
-            // others.
+            // Find the best match of each position. Of those with equal gain, the first wins; the cheap offset comes
+            // first.
             uint key = 0;
             if (length >= 4u) {
                 int gain = 4 * (int)length - bits;

@@ -85,8 +85,8 @@ fn distance_to_second(slot_start: u32, at: u32, k: u32) -> u32 {
 }
 // @pz_end
 
-// The number of offsets of a position: the cheap one, and the candidates of one hash or two. Then the positions
-// measured at the same time, and the lanes and words for each offset.
+// The number of offsets of a position: the cheap one, which an earlier match of the segment had, and the candidates
+// of one hash or two. Then the positions measured at the same time, and the lanes and words for each offset.
 // @pz_if TWO_HASHES
 const CHOICES = 2u * CANDIDATES + 1u;
 // @pz_else
@@ -211,8 +211,8 @@ fn lazy(local_index: u32, workgroup_index: u32) {
                     length = whole;
                 }
             }
-            // Find the best match of each position. Among equals the first wins; the cheap offset comes before all
-            // others.
+            // Find the best match of each position. Of those with equal gain, the first wins; the cheap offset comes
+            // first.
             var key = 0u;
             if length >= 4u {
                 let gain = 4i * i32(length) - bits;

@@ -8,14 +8,14 @@
 // }
 // @pz_import door_wait
 
-// The sum of the bytes of contents.
+// The sum of the bytes of contents, each times its position, counted from 1.
 inline uint sum_of(const volatile DOOR_GLOBAL uchar *from, uint bytes) {
     uint sum = 0u;
     for (uint i = 0u; i < bytes; i++) sum += from[i] * (i + 1u);
     return sum;
 }
 
-// results: state, error, bytes, total, sum of the contents, number of the file
+// results: state, error, bytes, total, weighted sum of the contents, number of the file
 inline void report(Door door, uint handle, uint status, __global uint *results) {
     results[0] = status;
     results[1] = status == DOOR_ERROR ? door_error(door, handle) : 0u;
@@ -47,7 +47,7 @@ __kernel void open_and_read(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES 
 }
 
 // One work item reads `bytes` bytes of a file as a stream in pieces of `piece`, and reports the sum of the pieces'
-// sums, each weighted by its number.
+// sums, each times the piece's number.
 __kernel void stream(DOOR_BYTES control, DOOR_BYTES counters, DOOR_BYTES host, DOOR_BYTES device, __global const uchar *paths,
     __global uint *results, uint file, uint bytes, uint piece, uint looks) {
     if (get_global_id(0) != 0) return;

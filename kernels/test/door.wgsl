@@ -16,7 +16,7 @@ fn named() -> u32 {
     return (arrayLength(&door_host) + arrayLength(&paths)) & 0u;
 }
 
-// The sum of the bytes of contents.
+// The sum of the bytes of contents, each times its position, counted from 1.
 fn sum_of(content: u32, bytes: u32) -> u32 {
     var sum = 0u;
     for (var i = 0u; i < bytes; i += 4u) {
@@ -29,7 +29,7 @@ fn sum_of(content: u32, bytes: u32) -> u32 {
     return sum;
 }
 
-// From word `at` of the results on: state, error, bytes, total, sum of the contents, number of the file
+// From word `at` of the results on: state, error, bytes, total, weighted sum of the contents, number of the file
 fn report(handle: u32, status: u32, at: u32) {
     results[at] = status;
     results[at + 1u] = 0u;
@@ -87,7 +87,7 @@ struct Stream { file: u32, bytes: u32, piece: u32, looks: u32 }
 var<immediate> stream_args: Stream;
 
 // One work item reads `bytes` bytes of a file as a stream in pieces of `piece`, and reports the sum of the pieces'
-// sums, each weighted by its number.
+// sums, each times the piece's number.
 // @pz_entry
 fn stream(local_index: u32, workgroup_index: u32) {
     if workgroup_index * THREADS + local_index != 0u {

@@ -21,7 +21,7 @@ fn change(op: Binary, variable: Variable, by: u32) -> Statement {
     Statement::Set(variable, binary(op, Expression::Read(variable), Expression::i32(by)))
 }
 
-/// Runs `step` as long as at least `bytes` bytes are left, each time for so many.
+/// Runs `step`, which handles `bytes` bytes, until fewer than that are left.
 fn repeat(maker: &mut impl Maker, left: Variable, bytes: u32, step: Vec<Statement>) -> Statement {
     let (done, again) = (maker.label(), maker.label());
     let is_done = binary(Binary::LessUnsigned, Expression::Read(left), Expression::i32(bytes));

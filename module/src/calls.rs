@@ -14,7 +14,7 @@ use super::sections::Sections;
 /// What a function comes to, with everything inlined.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Inlined {
-    /// Its length, in the measure of [`OPERATORS`].
+    /// Its length, counted as for [`OPERATORS`].
     pub(super) operators: u32,
     /// Levels of calls.
     pub(super) depth: u32,

@@ -13,7 +13,7 @@ pub fn run(program: &Program, windows: &mut Windows<'_>, lane: Lane<'_>) -> Resu
     run_counting(program, windows, lane).0
 }
 
-/// The same; also gives the fuel that is left.
+/// Like `run`; also returns the fuel that is left.
 pub fn run_counting(
     program: &Program,
     windows: &mut Windows<'_>,

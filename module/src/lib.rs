@@ -7,7 +7,7 @@
 //! | `calls` | the functions that an entry reaches; refuses recursion |
 //! | `operators` | what each instruction computes |
 //! | `bulk` | copies and fills of memory, as loops |
-//! | `inline` | makes one function of an entry and all that it calls |
+//! | `inline` | makes one function of an entry and all that it calls; sets the fuel that each turn of a loop takes |
 //! | `interpret`, `compile` | run that form on the CPU, step by step or as machine code |
 //! | `execute` | chooses between them |
 //! | `translate` | writes that form as kernels |
@@ -141,12 +141,12 @@ impl Entry {
         names.map(|(module, name)| format!("{module}.{name}")).collect()
     }
 
-    /// Its length with all calls inlined, in the measure of the format's limit, 32,768.
+    /// Its length with all calls inlined, counted as for the format's limit of 32,768.
     pub fn operators(&self) -> u32 {
         self.program.operators
     }
 
-    /// Functions of which it is made, its own included.
+    /// Number of functions that it is made of: its own, and all that it calls.
     pub fn functions(&self) -> u32 {
         self.program.functions
     }

@@ -15,7 +15,7 @@ pub const LOCALS: u32 = 512;
 /// Blocks, loops, conditions and bodies of functions inside one another, with everything inlined. WGSL permits 127
 /// nested braces.
 pub const NESTING: usize = 100;
-/// Work that a unit of fuel pays for, in the measure of `operators::work`.
+/// Work that a unit of fuel pays for, counted by `operators::work`.
 pub const WORK_OF_UNIT: u32 = 32;
 /// Parameters of an entry.
 pub const PARAMETERS: usize = 8;

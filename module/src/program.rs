@@ -325,11 +325,11 @@ pub struct Program {
     pub memory: Vec<u8>,
     /// The intrinsics that are called, in the order of [`Intrinsic::ALL`].
     pub intrinsics: Vec<Intrinsic>,
-    /// How long the program is, in the measure of [`super::limits::OPERATORS`].
+    /// The program's length, counted as for [`super::limits::OPERATORS`].
     pub operators: u32,
     /// Levels of calls, 1 for an entry that calls nothing.
     pub call_depth: u32,
-    /// Functions that are called, with the entry.
+    /// Number of functions: the entry, and all that it calls.
     pub functions: u32,
 }
 
@@ -343,8 +343,8 @@ impl Program {
         loops
     }
 
-    /// The most turns that a kernel's loops take for a unit of fuel: blocks are loops too, each of which begins once at
-    /// most until a loop begins again, and so is a division of 64 bits in WGSL.
+    /// The most turns that a kernel's loops take for a unit of fuel. In kernels, blocks are loops too, as is a
+    /// division of 64 bits in WGSL. A block begins at most once per turn of a loop that takes fuel.
     pub fn turns(&self) -> u32 {
         let mut turns = 1;
         visit(&self.body, &mut |statement| match statement {

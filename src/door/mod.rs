@@ -204,8 +204,8 @@ const BATCH: u64 = 16 << 20;
 /// The most threads that send blocks of archives to the device: two for each core, because most of them wait for the
 /// device.
 const MAX_LANES: usize = 22;
-/// Each lane and each worker has a stream, and so have the kernel and the bell. A stream that shares one of CUDA's 32
-/// connections with the kernel's would wait for the kernel, which waits for it.
+/// Each lane and each worker has a stream, and so have the kernel and the bell. If a stream shared one of
+/// CUDA's 32 connections with the kernel's, each would wait for the other.
 const _: () = assert!(MAX_LANES + options::MAX_WORKERS + 2 <= 32);
 
 impl Door {

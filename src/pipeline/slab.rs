@@ -3,7 +3,7 @@
 //! Before the kernel adds or removes a mapping, it waits until the page faults that it serves for the process are done,
 //! and it serves no others meanwhile. A fault in a huge page is long: the page is cleared first. So threads that all
 //! make mappings of their own get their memory one after another: when 16 threads began to decode a file of 64 MB, that
-//! took 5 of 17 ms. Parts of one mapping they get side by side.
+//! took 5 of 17 ms. They get parts of one mapping side by side.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::slice;
@@ -40,8 +40,8 @@ pub(super) struct SlabPart {
 }
 
 impl SlabPart {
-    /// `len` zero bytes, in huge pages if the system has them; it gives each page when it is first touched. `None` if
-    /// the system refuses, and for short lengths, which the heap serves well.
+    /// `len` zero bytes, in huge pages if the system has them. The system allocates a page when it is first touched.
+    /// `None` if the system refuses, and for short lengths, which the heap serves well.
     pub(super) fn zeroed(len: usize) -> Option<Self> {
         if len < UNIT {
             return None;
@@ -67,8 +67,8 @@ impl Deref for SlabPart {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the mapping has these bytes, which are initialised, for as long as it is borrowed. Only this part
-        // refers to them, which is borrowed too.
+        // SAFETY: the part keeps the mapping alive, and the mapping contains these bytes, all initialised. No other
+        // part refers to them, and this one is borrowed as long as the slice is.
         unsafe {
             slice::from_raw_parts(self.mapping.as_ptr().add(self.range.start), self.range.len())
         }

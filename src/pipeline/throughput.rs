@@ -114,7 +114,7 @@ impl Throughput {
         (device + self.all_workers()).min(self.max_with_device())
     }
 
-    /// Bytes a second with a device of which only the rate from memory to memory, alone, is known.
+    /// Bytes a second with a device, of which only `in_memory` is known: its rate alone, from memory to memory.
     pub(crate) fn expected_with(&self, in_memory: f64) -> f64 {
         self.joined_by(IN_RUNS * in_memory)
     }

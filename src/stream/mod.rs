@@ -1,4 +1,20 @@
 //! Compresses and decompresses whole slices, streams and ranges; lists and recovers files.
+//!
+//! | module | what |
+//! |---|---|
+//! | `compressor`, `decompressor` | whole slices |
+//! | `encoder`, `decoder` | streams |
+//! | `seekable` | random access through the index |
+//! | `list` | what a file holds, without decoding it |
+//! | `recover` | decodes the blocks that a damaged file still holds |
+//! | `salvage` | finds the frames and blocks of a damaged file |
+//! | `directory` | finds the frames of a file from its end, by their footers |
+//! | `block` | a block's way from its place in a file to its contents, for readers in any order |
+//! | `tasks` | blocks on their way through the scheduler |
+//! | `frame_reader`, `frame_writer` | frames in order |
+//! | `turns` | lets the blocks of a stream look for distant matches in order |
+//! | `places` | inputs that several threads read, outputs that several threads write |
+//! | `window` | a part of a file in memory, for readers of headers and indices |
 
 pub(crate) mod block;
 mod compressor;

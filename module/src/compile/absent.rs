@@ -3,7 +3,7 @@
 use crate::execute::{Lane, Windows};
 use crate::program::{Program, Trap};
 
-/// A compiled program, of which there is none.
+/// The type of compiled programs. It has no values.
 #[derive(Debug)]
 pub enum Compiled {}
 

@@ -31,7 +31,7 @@ pub(super) struct Frame {
     pub(super) results: Vec<Variable>,
     /// Values on the stack that are not its own.
     pub(super) height: usize,
-    /// The work of its instructions, without those of loops inside it, in the measure of [`Inliner::work`].
+    /// The work of its instructions, without those of loops inside it, counted by [`Inliner::work`].
     pub(super) work: u32,
     /// What it does; for [`Kind::Else`], what it does otherwise.
     pub(super) statements: Vec<Statement>,

@@ -108,7 +108,7 @@ fn trap(error: &Error) -> Trap {
 }
 
 /// Runs the exported function `name` for `lanes` lanes. As each lane has memory and globals of its own, each has an
-/// instance of its own. Each has so much `fuel`, which the module counts itself.
+/// instance of its own. Each has `fuel` units of fuel, which the module counts itself.
 pub(super) fn run(bytes: &[u8], name: &str, lanes: u32, arguments: &[u64], fuel: u32) -> World {
     let mut config = Config::default();
     config.consume_fuel(true);

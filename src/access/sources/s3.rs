@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    /// The path as it is sent and signed.
+    /// The `Host` header as it is sent and signed: without the path, and without the scheme's default port.
     #[test]
     fn hosts() {
         for (endpoint, host) in [

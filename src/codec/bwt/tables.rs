@@ -55,13 +55,13 @@ pub struct Set {
 impl Set {
     pub const EMPTY: Self = Self { exponents: [[0; WIDTH]; CONTEXTS], fresh: [false; CONTEXTS] };
 
-    /// The tables in the form in which coding uses them.
+    /// The tables as coding uses them.
     pub fn tables(&self) -> Tables {
         core::array::from_fn(|context| starts(&self.exponents[context]))
     }
 }
 
-/// A set of tables in the form in which coding uses it.
+/// A set of tables as coding uses it.
 pub type Tables = [Starts; CONTEXTS];
 
 /// Turns exponents into frequencies, and sums these up.

@@ -32,7 +32,7 @@ pub(super) fn memory(block_size: usize) -> u64 {
     lz77::Encoder::memory(&PARAMS, block_size / 16)
 }
 
-/// Codes `list` if that makes it shorter.
+/// Replaces `list` by its coded form if that is shorter.
 ///
 /// # Errors
 /// If the system has too little memory.
@@ -54,7 +54,7 @@ pub(crate) fn code(list: &mut Vec<u8>) -> Result<(), OutOfMemory> {
     Ok(())
 }
 
-/// Returns the list with the stored form `bytes`, of a block of `content_len` bytes.
+/// Decodes the stored form `bytes` of a list of distant matches. The block has `content_len` bytes of contents.
 ///
 /// # Errors
 /// If the list is coded and its coding breaks a rule, or if the system has too little memory.

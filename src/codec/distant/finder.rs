@@ -338,7 +338,7 @@ fn keep_most_useful(matches: &mut Vec<DistantMatch>) {
             let of = matches.iter().filter(|one| one.back == back);
             of.map(|one| u64::from(one.len)).sum::<u64>()
         };
-        // Among equals, the nearest blocks.
+        // Prefers the blocks that the most bytes repeat; of equal ones, the nearest.
         sources.sort_by_cached_key(|&back| (std::cmp::Reverse(bytes(back)), back));
         sources.truncate(MAX_SOURCES);
         matches.retain(|one| sources.contains(&one.back));

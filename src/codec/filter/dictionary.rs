@@ -74,7 +74,8 @@ impl Values {
             1 => self.number::<W, 1>(unit, capacity)?,
             _ => self.number::<W, 2>(unit, capacity)?,
         };
-        // Until the list is sorted, the values' numbers stand in for their places.
+        // Each element is now its value's number, in order of first appearance. The value's place in the list is known
+        // only after sorting.
         let (places, list) = unit.split_at_mut(start * width);
         let (places, rest) = places.split_at_mut(count * usize::from(index));
         if !fits || !digits.is_none_or(|digits| self.make_decimal(width, digits)) {

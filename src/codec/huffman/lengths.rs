@@ -159,8 +159,8 @@ fn package_merge(keys: &[u64], max_len: u8, depths: &mut [u8]) {
     let mut items = [0u64; ROOM];
     for level in is_leaf[..usize::from(max_len)].iter_mut() {
         packages[package_count + 1] = u64::MAX;
-        // Merging is a chain of dependent steps. Merging from both ends at once makes two shorter chains. Among equals
-        // leaves come first.
+        // Merging is a chain of dependent steps. Merging from both ends at once makes two shorter chains. Of equal
+        // items, leaves come first.
         let count = n + package_count;
         let (mut leaf, mut package) = (1, 1);
         let (mut last_leaf, mut last_package) = (n, package_count);

@@ -2,9 +2,9 @@
 //! description.
 //!
 //! A code is fully determined by its lengths: a symbol's *length* is 0 if it does not occur, shorter codes come before
-//! longer ones, and among equals the smaller symbol comes first. Codes are written top bit first, so in a table indexed
-//! by the next bits every code owns one run of entries, and these runs follow each other in code order. A GPU can fill
-//! such a table with one search per entry.
+//! longer ones, and of codes of equal length the smaller symbol's comes first. Codes are written top bit first, so in a
+//! table indexed by the next bits every code owns one run of entries, and these runs follow each other in code order. A
+//! GPU can fill such a table with one search per entry.
 //!
 //! A message of fewer than two distinct symbols needs no code. So every code here has at least two symbols, and its
 //! lengths fill the code space exactly.

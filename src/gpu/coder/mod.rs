@@ -369,7 +369,7 @@ impl<'d> Encoder<'d> {
     /// [`Filter::Auto`], or for this chain in all blocks.
     ///
     /// # Errors
-    /// If the device fails, or a chain is not for devices.
+    /// If the device fails, or if devices cannot apply a chain.
     pub(crate) fn submit_filtered(
         &mut self,
         blocks: impl IntoIterator<Item = (u32, Option<FilterChain>)>,

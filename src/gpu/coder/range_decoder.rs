@@ -204,8 +204,8 @@ impl<'d> RangeDecoder<'d> {
         self.batch.set_modules(modules);
     }
 
-    /// Has `fill` write bytes, as many as the first of the two numbers, and copies them to byte `at` of the payloads on
-    /// the device: see [`Queue::write_with`].
+    /// Has `fill` write bytes, and copies them to byte `at` of the payloads on the device. `bytes` says how many they
+    /// are, and how many later calls may copy: see [`Queue::write_with`].
     ///
     /// # Errors
     /// If the device fails.

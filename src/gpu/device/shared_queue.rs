@@ -1,7 +1,7 @@
 //! A queue that several owners use in turns.
 //!
-//! A driver has few hardware queues. A queue that shares one with a kernel that does not end waits for that kernel. So
-//! an owner of several coders that uses one at a time gives them a single queue.
+//! A driver has few hardware queues. If a kernel that never ends runs in one of them, every other queue that shares it
+//! waits for that kernel. So an owner of several coders that uses one at a time gives them a single queue.
 
 use std::sync::Arc;
 

@@ -76,8 +76,8 @@ pub(crate) struct Ends {
     pub(crate) destination: u64,
 }
 
-/// A run of the moves numbered `moves` in their buffer, each of up to `longest` bytes. The caller adds its buffers: the
-/// source, the moves and the destination.
+/// A dispatch that carries out `moves`, a range of the buffer of moves, each of up to `longest` bytes. The caller adds
+/// the dispatch's buffers: the source, the moves and the destination.
 pub(crate) fn run(moves: Range<u32>, longest: u32, ends: Ends) -> Run {
     // The destination may begin at the end of a unit.
     let longest = longest.saturating_add(15);

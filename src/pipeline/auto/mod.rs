@@ -22,7 +22,7 @@ use crate::sync::Lock;
 /// 1. An input with no more blocks than there are threads stays on the CPU: every block has a core at once.
 /// 2. Earlier runs, or a sample of 256 KiB, tell how long the CPU takes.
 /// 3. If no device could open in that time and still save some of it, the input stays on the CPU.
-/// 4. If every device found the last time is known to be too slow, it also stays there.
+/// 4. If every device that the last search found is known to be too slow, it also stays there.
 /// 5. Only then does `Auto` ask the drivers for devices. It measures a new device if the job takes long enough for that
 ///    to pay. It never chooses software devices.
 ///
@@ -166,8 +166,8 @@ impl Auto {
     /// The device with the shortest predicted time, if using it pays.
     fn best(&self, workload: &Workload, bytes: f64, cpu: &Throughput) -> Option<Best> {
         let is_worth_measuring = cpu.alone(bytes) >= MIN_SECONDS_TO_MEASURE;
-        // Ask the drivers only if a device found the last time might pay or, where none was found, if the job is worth
-        // measuring a new one.
+        // Ask the drivers only if a device that the last search found might pay. If it found none, ask only if the job
+        // is long enough to measure a new device.
         if let Some(known) = self.knowledge().devices() {
             let may_pay = |(subject, _): &(String, f64)| {
                 let device = self.knowledge().device_of(workload, subject, cpu);

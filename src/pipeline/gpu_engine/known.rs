@@ -23,7 +23,7 @@ const MAX_LINES: usize = 500;
 const KNOWN_BYTES: usize = 100_003;
 
 impl GpuEngine<'_> {
-    /// Checks that the device does `work` on a known block right. Skips the check if an earlier run by this user has
+    /// Checks that the device gets `work` on a known block right. Skips the check if an earlier run by this user has
     /// passed it, or if the device has no driver. Passes a device that declines the block.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl GpuEngine<'_> {
         Ok(())
     }
 
-    /// Whether the device does `work` on a known block right; `None` if it does not do it at all.
+    /// Whether the device gets `work` on a known block right; `None` if it declines the work.
     fn answers_right(&self, work: &BlockTask) -> Option<bool> {
         let sample = Sample::synthetic(KNOWN_BYTES.min(self.max_shape.slot as usize));
         let is_right = match work {

@@ -271,7 +271,7 @@ impl<'d> GpuEngine<'d> {
         });
     }
 
-    /// Sets the filters of each block, and drops those whose filters are not for devices, for the CPU to encode.
+    /// Sets the filters of each block. Drops the blocks whose filters devices cannot apply: the CPU encodes these.
     fn choose_filters(&self, recipe: &Recipe, jobs: &mut Vec<&mut EncodeJob<'_>>) {
         let choose = |job: &EncodeJob<'_>| match recipe.filter {
             Filter::None => Some(None),

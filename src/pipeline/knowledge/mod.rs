@@ -37,7 +37,7 @@ pub(crate) struct Run {
     pub(crate) wall: Duration,
 }
 
-/// The subject that lists the devices found the last time, each with the seconds that it took to open.
+/// The subject that lists the devices that the last search found, each with the seconds that it took to open.
 const DEVICES: &str = "devices";
 
 /// The entry of that list if no device was found, with the seconds that the search took.
@@ -169,7 +169,8 @@ impl Knowledge {
         rates.get(&workload.name()).ok_or_else(|| "it took no time to measure".into())
     }
 
-    /// The devices found the last time, each with the seconds that it took to open; `None` if no run has searched.
+    /// The devices that the last search found, each with the seconds that it took to open; `None` if no run has
+    /// searched.
     pub(super) fn devices(&self) -> Option<Vec<(String, f64)>> {
         let rates = self.rates(DEVICES);
         let devices = rates.iter().filter(|(name, _)| *name != NO_DEVICE);

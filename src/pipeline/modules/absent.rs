@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::format::{Fault, ModuleRecord, ModuleTable};
 use crate::gpu::stages::filter::ModuleStep;
 
-/// The modules of a frame, of which there are none.
+/// The type of a frame's modules. It has no values.
 #[derive(Debug)]
 pub(crate) enum FrameModules {}
 

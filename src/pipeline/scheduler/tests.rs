@@ -154,7 +154,7 @@ fn long_jobs_open_a_device() {
 /// A task that counts how many tasks run at once.
 struct Counting {
     running: Arc<AtomicUsize>,
-    /// It goes on until so many have run at once.
+    /// It goes on until this many have run at once.
     awaited: usize,
     /// The most that have run at once.
     peak: Arc<AtomicUsize>,

@@ -66,7 +66,8 @@ fn memory_comes_back(device: &Arc<dyn Device>, fault: Fault, slots: u64, planned
     faulty.set_memory(3 * one + one / 2);
     let wide = WithLimits(Arc::clone(&faulty), limits);
     let counted = Statistics::new();
-    // Device memory for six batches of this size, and host memory for the staging of fewer.
+    // The device has memory for six batches of `planned / slots` blocks, and the host has staging memory for `slots`
+    // of them.
     let gpu = Gpu::new(Arc::new(wide)).memory(6 * planned / slots * one);
     let host = if slots == 1 { 150 << 20 } else { 2 << 30 };
     let options = options().memory(host).gpu(gpu).statistics(&counted);
@@ -80,7 +81,7 @@ fn memory_comes_back(device: &Arc<dyn Device>, fault: Fault, slots: u64, planned
             blocks += 1;
         }
     };
-    // Write until batches are smaller, or some slots have no memory and the others work with the memory there is.
+    // Write until batches are smaller, or some slots have no memory and the others work with what is available.
     write_until(&|| faulty.refusals() >= 2 && faulty.most_used() >= 2 * one);
     assert!(faulty.most_used() <= 3 * one + one / 2, "{fault:?}");
     faulty.set_memory(u64::MAX);

@@ -206,7 +206,7 @@ fn record_width(bytes: &[u8]) -> Option<u8> {
         pairs.map(|pair| usize::from(count(pair))).sum()
     };
     let widths = (3..=64).filter(|width| !matches!(width, 4 | 8));
-    // Among equal counts, the narrowest width.
+    // Of widths with equal counts, the narrowest.
     let best = widths.map(|width| (equal(width), std::cmp::Reverse(width))).max()?;
     (best.0 > bytes.len() / 8).then_some(best.1.0 as u8)
 }
