@@ -354,6 +354,13 @@ impl Program {
         });
         turns
     }
+
+    /// The number of statements, those inside others included.
+    pub(crate) fn statements(&self) -> usize {
+        let mut count = 0;
+        visit(&self.body, &mut |_| count += 1);
+        count
+    }
 }
 
 /// Calls `take` with each statement.

@@ -30,6 +30,7 @@ struct Context {
     pixels: *mut u32,
     pixels_len: u64,
     memory: *mut u8,
+    variables: *mut u64,
     width: u32,
     time: u32,
     number: u32,
@@ -44,6 +45,8 @@ type Code = unsafe extern "C" fn(*mut Context) -> u32;
 /// A compiled program.
 pub struct Compiled {
     code: Code,
+    /// How many variables the code keeps in memory.
+    variables: usize,
     /// Holds the code.
     module: Option<JITModule>,
 }
@@ -82,7 +85,9 @@ impl Compiled {
         context.func.signature.params.push(AbiParam::new(pointer));
         context.func.signature.returns.push(AbiParam::new(types::I32));
         let mut scratch = FunctionBuilderContext::new();
-        Compiler::compile(FunctionBuilder::new(&mut context.func, &mut scratch), program);
+        let variables = variables_in_memory(program);
+        let function = FunctionBuilder::new(&mut context.func, &mut scratch);
+        Compiler::compile(function, program, variables > 0);
         let signature = context.func.signature.clone();
         let function = module.declare_function("entry", Linkage::Local, &signature).ok()?;
         module.define_function(function, &mut context).ok()?;
@@ -91,7 +96,7 @@ impl Compiled {
         let code = module.get_finalized_function(function);
         // SAFETY: the code was compiled for this signature, and lives as long as the module.
         let code = unsafe { std::mem::transmute::<*const u8, Code>(code) };
-        Some(Self { code, module: Some(module) })
+        Some(Self { code, variables, module: Some(module) })
     }
 
     /// Runs a lane of `program`, from which this was compiled.
@@ -113,6 +118,7 @@ impl Compiled {
         for (to, from) in arguments.iter_mut().zip(lane.arguments) {
             *to = *from;
         }
+        let mut variables = vec![0; self.variables];
         let mut context = Context {
             input: windows.input.as_ptr(),
             input_len: windows.input.len() as u64,
@@ -123,6 +129,7 @@ impl Compiled {
             pixels: windows.pixels.as_mut_ptr(),
             pixels_len: windows.pixels.len() as u64,
             memory: memory.as_mut_ptr(),
+            variables: variables.as_mut_ptr(),
             width: windows.width,
             time: windows.time,
             number: lane.number,
@@ -130,11 +137,31 @@ impl Compiled {
             arguments,
             result: 0,
         };
-        // SAFETY: the pointers are valid for their lengths, and private memory for the program's, which is at most
-        // `PRIVATE_BYTES`. The code stays within them.
+        // SAFETY: the pointers are valid for their lengths, private memory for the program's, which is at most
+        // `PRIVATE_BYTES`, and the variables for those of the program that the code keeps there. The code stays within
+        // them.
         let code = unsafe { (self.code)(&raw mut context) };
         Trap::from_code(code).map_or(Ok(context.result), Err)
     }
+}
+
+/// How many variables of `program` the code keeps in memory: none, or all if it would take long to find registers for
+/// them. That takes time in the product of statements and variables: a module of 64 KiB took 18 s.
+fn variables_in_memory(program: &Program) -> usize {
+    let variables = program.variables.len();
+    if program.statements() * variables <= MAX_PRODUCT { 0 } else { variables }
+}
+
+/// The largest product of statements and variables with which variables live in registers. Compiling then takes up to
+/// half a second.
+const MAX_PRODUCT: usize = 1 << 19;
+
+/// Where the values of variables are.
+enum Variables {
+    /// In registers of the processor, as far as it has enough.
+    Registers(Vec<Register>),
+    /// In memory from this address on, 8 bytes each.
+    Memory(Value),
 }
 
 /// The places in a [`Context`] that the code needs everywhere, in registers.
@@ -152,7 +179,7 @@ struct Places {
 struct Compiler<'b, 'p> {
     builder: FunctionBuilder<'b>,
     program: &'p Program,
-    registers: Vec<Register>,
+    variables: Variables,
     places: Places,
     /// Where branches to open labels go.
     labels: Vec<(Label, Block)>,
@@ -190,10 +217,11 @@ macro_rules! offset {
 use offset;
 
 impl<'b, 'p> Compiler<'b, 'p> {
-    fn compile(mut builder: FunctionBuilder<'b>, program: &'p Program) {
+    fn compile(mut builder: FunctionBuilder<'b>, program: &'p Program, is_in_memory: bool) {
         let entry = builder.create_block();
         builder.append_block_params_for_function_params(entry);
         builder.switch_to_block(entry);
+        builder.seal_block(entry);
         let context = builder.block_params(entry)[0];
         let own = MemFlags::trusted();
         let mut load = |ty, at| builder.ins().load(ty, own, context, at);
@@ -205,16 +233,21 @@ impl<'b, 'p> Compiler<'b, 'p> {
         let first_fuel = load(types::I32, offset!(fuel));
         let fuel = builder.declare_var(types::I32);
         builder.def_var(fuel, first_fuel);
-        let mut registers = Vec::new();
-        for ty in &program.variables {
-            let register = builder.declare_var(code_type(*ty));
-            let zero = builder.ins().iconst(code_type(*ty), 0);
-            builder.def_var(register, zero);
-            registers.push(register);
-        }
+        let variables = if is_in_memory {
+            // The host has filled it with zeros.
+            Variables::Memory(builder.ins().load(types::I64, own, context, offset!(variables)))
+        } else {
+            let register = |ty: &Type| {
+                let register = builder.declare_var(code_type(*ty));
+                let zero = builder.ins().iconst(code_type(*ty), 0);
+                builder.def_var(register, zero);
+                register
+            };
+            Variables::Registers(program.variables.iter().map(register).collect())
+        };
         let places = Places { context, input, input_len, output, output_len, memory, fuel };
         let mut compiler =
-            Self { builder, program, registers, places, labels: Vec::new(), traps: Vec::new() };
+            Self { builder, program, variables, places, labels: Vec::new(), traps: Vec::new() };
         compiler.all();
         compiler.builder.seal_all_blocks();
         compiler.builder.finalize();
@@ -255,18 +288,28 @@ impl<'b, 'p> Compiler<'b, 'p> {
         }
     }
 
-    fn register(&self, variable: Variable) -> Register {
-        self.registers[variable.index as usize]
-    }
-
     fn define(&mut self, variable: Variable, value: Value) {
-        let register = self.register(variable);
-        self.builder.def_var(register, value);
+        match &self.variables {
+            Variables::Registers(registers) => {
+                self.builder.def_var(registers[variable.index as usize], value);
+            }
+            Variables::Memory(base) => {
+                let at = 8 * variable.index as i32;
+                self.builder.ins().store(MemFlags::trusted(), value, *base, at);
+            }
+        }
     }
 
     fn read(&mut self, variable: Variable) -> Value {
-        let register = self.register(variable);
-        self.builder.use_var(register)
+        match &self.variables {
+            Variables::Registers(registers) => {
+                self.builder.use_var(registers[variable.index as usize])
+            }
+            Variables::Memory(base) => {
+                let (ty, at) = (code_type(variable.ty), 8 * variable.index as i32);
+                self.builder.ins().load(ty, MemFlags::trusted(), *base, at)
+            }
+        }
     }
 
     fn constant(&mut self, ty: Type, value: u64) -> Value {
@@ -278,7 +321,14 @@ impl<'b, 'p> Compiler<'b, 'p> {
         let target = self.trap_block(trap);
         let next = self.builder.create_block();
         self.builder.ins().brif(condition, target, &[], next, &[]);
-        self.builder.switch_to_block(next);
+        self.begin(next);
+    }
+
+    /// Begins a block to which no more branches come. An open block would take a parameter for each variable that is
+    /// read behind it, so that compiling would take time in the square of a module's length.
+    fn begin(&mut self, block: Block) {
+        self.builder.switch_to_block(block);
+        self.builder.seal_block(block);
     }
 
     fn trap_block(&mut self, trap: Trap) -> Block {
@@ -359,7 +409,7 @@ impl<'b, 'p> Compiler<'b, 'p> {
                     self.builder.ins().jump(behind, &[]);
                 }
                 self.labels.pop();
-                self.builder.switch_to_block(behind);
+                self.begin(behind);
             }
             Statement::Loop(label, charge, body) => {
                 let begin = self.builder.create_block();
@@ -374,6 +424,7 @@ impl<'b, 'p> Compiler<'b, 'p> {
                 self.labels.push((*label, begin));
                 let ends = self.statements(body);
                 self.labels.pop();
+                self.builder.seal_block(begin);
                 return ends;
             }
             Statement::If(condition, then, otherwise) => {
@@ -414,13 +465,13 @@ impl<'b, 'p> Compiler<'b, 'p> {
         self.builder.ins().brif(condition, first, &[], second, &[]);
         let mut ends = true;
         for (block, statements) in [(first, then), (second, otherwise)] {
-            self.builder.switch_to_block(block);
+            self.begin(block);
             if !self.statements(statements) {
                 self.builder.ins().jump(behind, &[]);
                 ends = false;
             }
         }
-        self.builder.switch_to_block(behind);
+        self.begin(behind);
         if ends {
             // Nothing goes there, and code must end.
             let block = self.trap_block(Trap::Unreachable);

@@ -210,3 +210,35 @@ fn text_is_short() {
         }
     }
 }
+
+/// Programs with more variables than the compiler finds registers for in reasonable time keep them in memory.
+#[test]
+fn programs_with_many_variables_and_statements_run_alike() {
+    const VARIABLES: usize = 400;
+    let set = |i: usize| format!("(local.set {i} (i32.mul (local.get 0) (i32.const {i})))");
+    let add = |i: usize| format!("(local.set 0 (i32.add (local.get 0) (local.get {i})))");
+    // Each step reads one variable and writes another.
+    let steps: [&dyn Fn(usize, usize) -> String; 3] = [
+        &|a, b| format!("(if (local.get {a}) (then (local.set {b} (local.get {a}))))"),
+        &|a, b| format!("(local.set {b} (i32.div_u (local.get {a}) (i32.const {b})))"),
+        &|a, b| {
+            let turn = format!("(local.set {b} (i32.shr_u (local.get {b}) (i32.const 1)))");
+            format!("(loop {turn} (br_if 0 (i32.and (local.get {b}) (local.get {a}))))")
+        },
+    ];
+    for step in steps {
+        for count in [10, 1500] {
+            let step = |i: usize| step(1 + i % VARIABLES, 1 + (7 * i + 3) % VARIABLES);
+            let all = (1..=VARIABLES).map(set).chain((0..count).map(step));
+            let body: String = all.chain((1..=VARIABLES).map(add)).collect();
+            let locals = " i32".repeat(VARIABLES);
+            let module = module(&format!(
+                "(module (func (export \"main\") (param i32) (result i32) (local{locals}) \
+                 {body} (local.get 0)))"
+            ));
+            for argument in [0, 3] {
+                assert_eq!(compared(&module, "main", 2, &[argument], 100_000).trap, None);
+            }
+        }
+    }
+}
