@@ -156,7 +156,7 @@ fn kernels_that_die() {
 /// The share of request `number` in the sum of `kernels/door/measure`, for pieces of `size` bytes in random order.
 fn measured_sum(contents: &[u8], size: usize, number: u32) -> u32 {
     let pieces = (contents.len() / size) as u64;
-    let at = (u64::from(number.wrapping_mul(2_654_435_761)) * pieces >> 32) as usize * size;
+    let at = ((u64::from(number.wrapping_mul(2_654_435_761)) * pieces) >> 32) as usize * size;
     let words = contents[at..at + size].chunks_exact(4).zip(0u32..);
     let terms = words.map(|(word, i)| {
         let word = u32::from_le_bytes(word.try_into().unwrap());

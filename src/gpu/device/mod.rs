@@ -47,7 +47,6 @@ pub(crate) mod webgpu;
 mod write_combined;
 
 use std::fmt;
-use std::time::Duration;
 
 use super::model::budget::{budget, budget_of};
 use super::model::kernel::Kernel;
@@ -70,7 +69,7 @@ use super::model::plan::Plan;
 
 /// The default deadline of a queue: longer than any batch takes on a device that works.
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "webgpu", test))]
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Why a call to a device failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
