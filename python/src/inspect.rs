@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use pyo3::prelude::*;
-use pz::{Auto, DecodeOptions, FrameKind, Level, Sample};
+use pz::{Auto, DecodeOptions, FrameKind, Level, Listing, ReadAtCursor, Sample};
 
 use crate::arguments::{Keywords, decode_options, encode_options};
 use crate::buffer::Input;
@@ -88,7 +88,10 @@ impl From<pz::BlockInfo> for BlockInfo {
 pub fn frames(py: Python<'_>, source: &Bound<'_, PyAny>, blocks: bool) -> PyResult<Vec<FrameInfo>> {
     let source = Source::new(py, source)?;
     let listed = py.detach(|| {
-        let frames = source.reading(|| pz::list(&mut source.cursor(), blocks))?;
+        let frames = source.reading(|| {
+            let listing = Listing::new(source.cursor(), &DecodeOptions::new())?;
+            listing.with_read_ahead(ReadAtCursor::read_ahead).frames(blocks)
+        })?;
         Ok(frames.into_iter().map(FrameInfo::from).collect())
     });
     listed.map_err(|error| raise(py, error))

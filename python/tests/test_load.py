@@ -337,9 +337,12 @@ def test_fork(path, device):
 
 
 class Ranges(http.server.SimpleHTTPRequestHandler):
-    """Serves ranges of files."""
+    """Serves ranges of files, and counts the requests."""
+
+    requests = 0
 
     def do_GET(self):
+        Ranges.requests += 1
         with open(self.translate_path(self.path), "rb") as file:
             data = file.read()
         start, end = self.headers["Range"].removeprefix("bytes=").split("-")
@@ -383,6 +386,14 @@ def test_uris(path, server):
             pz.load(uri)
     with pytest.raises(pz.OptionError):
         pz.load("s3://")
+
+
+def test_block_headers_share_requests(path, server):
+    path.with_name("stored.pz").write_bytes(pz.compress(os.urandom(100 << 16), 1, block_size=1 << 16))
+    before = Ranges.requests
+    (frame,) = pz.list(server + "stored.pz", blocks=True)
+    assert len(frame.blocks) == 100
+    assert Ranges.requests - before < 20
 
 
 @pytest.mark.parametrize("device", DEVICES)

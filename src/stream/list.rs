@@ -129,17 +129,7 @@ pub struct BlockInfo {
 /// # Ok::<(), pz::Error>(())
 /// ```
 pub fn list(reader: &mut (impl Read + Seek), blocks: bool) -> Result<Vec<FrameInfo>, Error> {
-    let mut listing = Listing::new(reader, &DecodeOptions::new())?;
-    let mut infos = Vec::new();
-    while let Some(mut info) = listing.next_frame()? {
-        while blocks && let Some(block) = listing.next_block()? {
-            reserve_one(&mut info.blocks)?;
-            info.blocks.push(block);
-        }
-        reserve_one(&mut infos)?;
-        infos.push(info);
-    }
-    Ok(infos)
+    Listing::new(reader, &DecodeOptions::new())?.frames(blocks)
 }
 
 /// Makes room for one more item, and doubles the capacity when full.
@@ -303,6 +293,23 @@ impl<R: Read + Seek> Listing<R> {
     ) -> Self {
         self.read_ahead = Some(read_ahead);
         self
+    }
+
+    /// The frames that are left, with their blocks if `blocks` is set.
+    ///
+    /// # Errors
+    /// The errors of reading, and the first fault of the file, with its place.
+    pub fn frames(&mut self, blocks: bool) -> Result<Vec<FrameInfo>, Error> {
+        let mut infos = Vec::new();
+        while let Some(mut info) = self.next_frame()? {
+            while blocks && let Some(block) = self.next_block()? {
+                reserve_one(&mut info.blocks)?;
+                info.blocks.push(block);
+            }
+            reserve_one(&mut infos)?;
+            infos.push(info);
+        }
+        Ok(infos)
     }
 
     /// Starts again from the first frame.
