@@ -1,0 +1,3 @@
+//! Tables: columns packed so that processors and kernels compute on them as they are.
+
+pub mod codes;
