@@ -77,8 +77,7 @@ impl<'a> Chunk<'a> {
         let root = Above::default();
         let mut nulls = None;
         if form == 2 {
-            let (count, after) =
-                rest.split_first_chunk().ok_or(Malformed("a code is cut off"))?;
+            let (count, after) = rest.split_first_chunk().ok_or(Malformed("a code is cut off"))?;
             rest = after;
             nulls = Some((
                 u32::from_le_bytes(*count) as usize,

@@ -42,7 +42,7 @@ impl<T: Value> Node<'_, T> {
                     *out = dictionary.entries.get(code as usize).copied().unwrap_or_default();
                 }
             }
-            Self::Runs(runs) => runs.vector(v, out),
+            Self::Runs(runs) => runs.vector(v, out, backend),
             Self::Decimal(decimal) => decimal.vector(v, out, backend),
             Self::Split(split) => split.vector(v, out, backend),
             Self::Bits(bytes) => {
@@ -207,7 +207,9 @@ impl<T: Value> Kernel for OnLine<'_, T> {
         const BIAS: u64 = 1 << 63;
         let base = base.wrapping_sub(BIAS >> SLOPE_BITS);
         let on_line = |row: usize| {
-            base.wrapping_add(BIAS.wrapping_add((slope as u64).wrapping_mul(row as u64)) >> SLOPE_BITS)
+            base.wrapping_add(
+                BIAS.wrapping_add((slope as u64).wrapping_mul(row as u64)) >> SLOPE_BITS,
+            )
         };
         match high {
             None if factor == 1 => {
@@ -233,13 +235,35 @@ impl<T: Value> Kernel for OnLine<'_, T> {
 }
 
 impl<T: Value> Runs<T> {
-    fn vector(&self, v: usize, out: &mut [T; VECTOR]) {
+    fn vector(&self, v: usize, out: &mut [T; VECTOR], backend: Backend) {
         let start = v * VECTOR;
         let first = self.ends.partition_point(|&end| end as usize <= start);
+        backend.run(Fill { start, ends: &self.ends[first..], values: &self.values[first..], out });
+    }
+}
+
+/// Fills a vector with runs.
+struct Fill<'a, T> {
+    /// Rows before the vector.
+    start: usize,
+    ends: &'a [u32],
+    values: &'a [T],
+    out: &'a mut [T; VECTOR],
+}
+
+impl<T: Value> Kernel for Fill<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
         let mut at = 0;
-        for (&end, &value) in self.ends[first..].iter().zip(&self.values[first..]) {
-            let end = (end as usize - start).min(VECTOR);
-            out[at..end].fill(value);
+        for (&end, &value) in self.ends.iter().zip(self.values) {
+            let end = (end as usize - self.start).min(VECTOR);
+            // Most runs are short. What is written beyond one, the next overwrites.
+            match self.out[at..].first_chunk_mut::<8>() {
+                Some(eight) if end <= at + 8 => *eight = [value; 8],
+                _ => self.out[at..end].fill(value),
+            }
             at = end;
             if at == VECTOR {
                 break;

@@ -56,6 +56,17 @@ fn unpack_rows<const BITS: usize>(rows: &[Row], out: &mut Plane) {
     let Some(rows) = rows.first_chunk::<BITS>() else { return };
     let mask = ((1_u64 << BITS) - 1) as u32;
     let (steps, _) = out.as_chunks_mut::<LANES>();
+    if 32 % BITS == 0 {
+        // No integer crosses words. Compilers do not unroll the loop below then, and it would be slower than this.
+        for (row, steps) in rows.iter().zip(steps.chunks_exact_mut(32 / BITS)) {
+            for (step, out) in steps.iter_mut().enumerate() {
+                for (out, &word) in out.iter_mut().zip(row) {
+                    *out = u32::from_le_bytes(word) >> (step * BITS) & mask;
+                }
+            }
+        }
+        return;
+    }
     for (step, out) in steps.iter_mut().enumerate() {
         let (at, shift) = (step * BITS / 32, step * BITS % 32);
         let word = |i: usize, lane: usize| u32::from_le_bytes(rows[i][lane]);

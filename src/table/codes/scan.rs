@@ -75,11 +75,10 @@ impl Chunk<'_> {
     ) -> Sum {
         let mut total = Sum::default();
         let Some((low, high)) = number.keys(range) else { return total };
-        let ones = [u8::MAX; VECTOR / 8];
         self.each_vector(node, |v, values| {
             let valid = match &self.validity {
-                Validity::Bitmap { bits, .. } => &bits[v * VECTOR / 8..],
-                _ => &ones[..],
+                Validity::Bitmap { bits, .. } => Some(&bits[v * VECTOR / 8..]),
+                _ => None,
             };
             let filter = Filter { values, valid, low, span: high.sub(low), number };
             let (rows, keys) = self.backend.run(filter);
@@ -123,11 +122,22 @@ impl<T: Value> Number<T> {
 /// Counts values whose keys are in a range, and sums the keys.
 struct Filter<'a, T> {
     values: &'a [T],
-    valid: &'a [u8],
+    valid: Option<&'a [u8]>,
     low: T,
     /// The range's last key less its first.
     span: T,
     number: Number<T>,
+}
+
+impl<T: Value> Filter<'_, T> {
+    /// Halves of the key if it passes, and whether it does.
+    #[inline(always)]
+    fn one(&self, value: T, valid: u64) -> [u64; 3] {
+        let key = value.xor(self.number.top);
+        let passes = u64::from(key.sub(self.low) <= self.span) & valid;
+        let key = key.low() & passes.wrapping_neg();
+        [key & u64::from(u32::MAX), key >> 32, passes]
+    }
 }
 
 impl<T: Value> Kernel for Filter<'_, T> {
@@ -135,17 +145,19 @@ impl<T: Value> Kernel for Filter<'_, T> {
 
     #[inline(always)]
     fn run<V: Vector>(self) -> (u64, u128) {
-        let (mut rows, mut lows, mut highs) = (0, 0, 0);
-        for (&valid, values) in self.valid.iter().zip(self.values.chunks(8)) {
-            for (bit, &value) in values.iter().enumerate() {
-                let key = value.xor(self.number.top);
-                let passes = u64::from(key.sub(self.low) <= self.span) & u64::from(valid >> bit & 1);
-                let key = key.low() & passes.wrapping_neg();
-                rows += passes;
-                lows += key & u64::from(u32::MAX);
-                highs += key >> 32;
+        let mut sums = [0; 3];
+        let mut add = |one: [u64; 3]| {
+            sums.iter_mut().zip(one).for_each(|(sum, one)| *sum += one);
+        };
+        match self.valid {
+            None => self.values.iter().for_each(|&value| add(self.one(value, 1))),
+            Some(bits) => {
+                for (row, &value) in self.values.iter().enumerate() {
+                    add(self.one(value, (bits[row / 8] >> (row % 8) & 1).into()));
+                }
             }
         }
+        let [lows, highs, rows] = sums;
         (rows, (u128::from(highs) << 32) + u128::from(lows))
     }
 }
@@ -187,8 +199,13 @@ impl<T: Value> Dictionary<'_, T> {
             } else {
                 for v in 0..vectors(rows) {
                     self.codes.vector(v, &mut codes, backend);
-                    for &code in &codes[..VECTOR.min(rows - v * VECTOR)] {
-                        counts[code as usize] += 1;
+                    let codes = &codes[..VECTOR.min(rows - v * VECTOR)];
+                    if end - first <= FEW {
+                        for (code, count) in counts.iter_mut().enumerate().take(end).skip(first) {
+                            *count += backend.run(Count { codes, code: code as u32 });
+                        }
+                    } else {
+                        codes.iter().for_each(|&code| counts[code as usize] += 1);
                     }
                 }
             }
@@ -198,6 +215,25 @@ impl<T: Value> Dictionary<'_, T> {
             sum.add(number.value(entry), count as i64);
         }
         sum
+    }
+}
+
+/// Entries that are counted one after the other, by vector instructions.
+const FEW: usize = 12;
+
+/// Counts the rows that have a code.
+struct Count<'a> {
+    codes: &'a [u32],
+    code: u32,
+}
+
+impl Kernel for Count<'_> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run<V: Vector>(self) -> u64 {
+        let count: u32 = self.codes.iter().map(|&code| u32::from(code == self.code)).sum();
+        count.into()
     }
 }
 
@@ -286,14 +322,25 @@ impl Kernel for SumCodes<'_> {
 
     #[inline(always)]
     fn run<V: Vector>(self) -> (u64, u64) {
-        // A lane's sums of halves of its 32 codes stay below 2^32.
+        let Self { plane, low, span } = self;
         let (mut rows, mut lows, mut highs) = ([0_u32; LANES], [0_u32; LANES], [0_u32; LANES]);
-        for step in self.plane.as_chunks::<LANES>().0 {
-            for (lane, &code) in step.iter().enumerate() {
-                let passes = u32::from(code.wrapping_sub(self.low) <= self.span).wrapping_neg();
-                rows[lane] = rows[lane].wrapping_sub(passes);
-                lows[lane] += code & passes & 0xffff;
-                highs[lane] += (code & passes) >> 16;
+        // A lane's 32 codes, or halves of them, add up to less than 2^32.
+        if low.saturating_add(span) < 1 << 27 {
+            for step in plane.as_chunks::<LANES>().0 {
+                for (lane, &code) in step.iter().enumerate() {
+                    let passes = u32::from(code.wrapping_sub(low) <= span);
+                    rows[lane] += passes;
+                    lows[lane] += code & passes.wrapping_neg();
+                }
+            }
+        } else {
+            for step in plane.as_chunks::<LANES>().0 {
+                for (lane, &code) in step.iter().enumerate() {
+                    let passes = u32::from(code.wrapping_sub(low) <= span);
+                    rows[lane] += passes;
+                    lows[lane] += code & passes.wrapping_neg() & 0xffff;
+                    highs[lane] += (code & passes.wrapping_neg()) >> 16;
+                }
             }
         }
         let total = |lanes: [u32; LANES]| lanes.into_iter().map(u64::from).sum::<u64>();

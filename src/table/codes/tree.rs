@@ -193,7 +193,11 @@ impl<'a> Parts<'a> {
         ends.then_some(()).ok_or(Malformed("a code is longer than its parts"))
     }
 
-    fn exceptions<T: Value>(&mut self, words: u32, rows: usize) -> Result<Exceptions<'a>, Malformed> {
+    fn exceptions<T: Value>(
+        &mut self,
+        words: u32,
+        rows: usize,
+    ) -> Result<Exceptions<'a>, Malformed> {
         if words == 0 {
             return Ok(Exceptions::default());
         }
@@ -230,7 +234,8 @@ impl<'a, T: Value> Node<'a, T> {
                 }
                 let bases = parts.take(8 * vectors(rows))?.as_chunks().0;
                 let slopes = parts.take(8 * vectors(rows))?.as_chunks().0;
-                let is_steep = |&slope| i64::from_le_bytes(slope).unsigned_abs() >= SLOPE_LIMIT as u64;
+                let is_steep =
+                    |&slope| i64::from_le_bytes(slope).unsigned_abs() >= SLOPE_LIMIT as u64;
                 if slopes.iter().any(is_steep) {
                     return Err(Malformed("a slope is too steep"));
                 }
@@ -343,6 +348,8 @@ impl Packed<'_, u32> {
     /// Whether the width alone says that all values are less than `bound`.
     fn is_plain_below(&self, bound: u32) -> bool {
         let most = (1_u64 << self.width) - 1;
-        self.factor == 1 && most + u64::from(self.reference) < bound.into() && self.exceptions.is_none()
+        self.factor == 1
+            && most + u64::from(self.reference) < bound.into()
+            && self.exceptions.is_none()
     }
 }

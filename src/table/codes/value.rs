@@ -18,6 +18,7 @@ pub(crate) trait Value:
     fn sub(self, other: Self) -> Self;
     fn mul(self, factor: u64) -> Self;
     fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
     fn xor(self, other: Self) -> Self;
     /// Shifts by less than [`BITS`](Self::BITS).
     fn shl(self, bits: u32) -> Self;
@@ -55,6 +56,10 @@ macro_rules! implement {
             #[inline(always)]
             fn and(self, other: Self) -> Self {
                 self & other
+            }
+            #[inline(always)]
+            fn or(self, other: Self) -> Self {
+                self | other
             }
             #[inline(always)]
             fn xor(self, other: Self) -> Self {
@@ -148,6 +153,10 @@ impl Value for U256 {
 
     fn and(self, other: Self) -> Self {
         self.combine(other, |a, b| a & b)
+    }
+
+    fn or(self, other: Self) -> Self {
+        self.combine(other, |a, b| a | b)
     }
 
     fn xor(self, other: Self) -> Self {

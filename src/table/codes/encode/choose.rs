@@ -2,7 +2,7 @@
 
 use super::distinct::{count_runs, distinct};
 use super::floats::{Cut, decimals};
-use super::recipe::Recipe;
+use super::recipe::{Recipe, cost, node_time};
 use super::tree::{Children, Writer, plain};
 use super::{Coded, sample};
 use crate::table::codes::spec::*;
@@ -28,13 +28,28 @@ impl Writer {
         let is_all = sampled.len() == values.len();
         let mut candidates = self.candidates(&sampled, values, order, above);
         candidates.sort_by_key(|(cost, ..)| *cost);
-        for (_, coded, recipe) in candidates {
+        let mut best: Option<(u64, (Coded, Recipe))> = None;
+        for (estimate, coded, recipe) in candidates {
             if is_all {
                 return (coded, recipe);
             }
-            if let Some(found) = self.whole(&recipe, values, order, above) {
-                return found;
+            // The sample may promise too much. Then the next candidate may be better.
+            let estimate = u128::from(estimate) * values.len() as u128 / sampled.len() as u128;
+            if best
+                .as_ref()
+                .is_some_and(|(least, _)| u128::from(*least) <= estimate + estimate / 16)
+            {
+                break;
             }
+            if let Some(found) = self.whole(&recipe, values, order, above) {
+                let cost = found.0.cost();
+                if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                    best = Some((cost, found));
+                }
+            }
+        }
+        if let Some((_, best)) = best {
+            return best;
         }
         (plain(values), Recipe::Plain)
     }
@@ -69,7 +84,7 @@ impl Writer {
         let mut found = Vec::new();
         let mut add = |candidate: Option<(Coded, Recipe)>| {
             if let Some((coded, recipe)) = candidate {
-                found.push((recipe.cost(coded.len(), rows), coded, recipe));
+                found.push((coded.cost(), coded, recipe));
             }
         };
         add(self.build(&Recipe::Plain, sampled, order));
@@ -100,8 +115,7 @@ impl Writer {
         {
             // Entries that the sample has are the fewest that there can be.
             let code = (few.entries.len() as u64 - 1).bit_len() as usize;
-            let dictionary = Recipe::Dictionary(Box::new([Recipe::Plain, Recipe::Packed]));
-            let bound = dictionary.cost(rows * code / 8, rows);
+            let bound = cost(rows * code / 8, node_time(Kind::Dictionary, rows, 0));
             let may_run = count_runs(sampled) * 8 <= rows * EIGHTHS;
             if (bound < least || may_run)
                 && let Some((coded, recipe)) =
@@ -109,7 +123,7 @@ impl Writer {
             {
                 let bytes = scaled(&coded, few.entries.len() * T::BYTES, sampled, values, order);
                 if let Some(bytes) = bytes {
-                    found.push((recipe.cost(bytes, rows), coded, recipe));
+                    found.push((cost(bytes, coded.time), coded, recipe));
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use super::Coded;
 use super::divisor::{Divisor, gcd};
-use super::packed::{Packer, best_width};
+use super::packed::{Packer, best_width, fields};
 use crate::codec::lanes::Backend;
 use crate::table::codes::exceptions;
 use crate::table::codes::spec::*;
@@ -19,6 +19,8 @@ struct Distances {
 struct Fitted {
     slope: i64,
     base: u64,
+    /// Bits of the greatest residual above the lowest row.
+    bits: u32,
     residuals: Vec<u64>,
 }
 
@@ -30,14 +32,21 @@ fn rise(slope: i64, row: usize) -> u64 {
 
 /// The slope that has the least squares, in units of 1/1024 a row; 0 if it is too steep.
 fn least_squares(q: &[u64]) -> i64 {
-    let n = q.len() as i128;
-    let first = q[0];
-    let (mut sum, mut weighted) = (0_i128, 0_i128);
-    for (row, &q) in q.iter().enumerate() {
-        let rise = i128::from(q.wrapping_sub(first) as i64);
-        sum += rise;
-        weighted += rise * row as i128;
-    }
+    let (n, first) = (q.len() as i128, q[0]);
+    let rises = || q.iter().map(|&q| q.wrapping_sub(first) as i64);
+    let most = rises().fold(0, |most, rise| most | rise.unsigned_abs());
+    let (sum, weighted) = if most < 1 << 42 {
+        // Sums of 1,024 products with rows fit 64 bits.
+        let sums = rises()
+            .zip(0..)
+            .fold((0, 0), |(sum, weighted), (rise, row)| (sum + rise, weighted + rise * row));
+        (i128::from(sums.0), i128::from(sums.1))
+    } else {
+        rises()
+            .map(i128::from)
+            .zip(0..)
+            .fold((0, 0), |(sum, weighted), (rise, row)| (sum + rise, weighted + rise * row))
+    };
     // Both sides of the normal equation are multiplied by 12 / n.
     let above = (12 * weighted - 6 * (n - 1) * sum) << SLOPE_BITS;
     let below = n * (n * n - 1);
@@ -51,8 +60,12 @@ fn limited(slope: i128) -> i64 {
 
 /// The median of slopes over 32 rows, which few outliers do not move.
 fn median(q: &[u64]) -> i64 {
-    let mut slopes: Vec<i64> =
-        q.iter().zip(&q[32.min(q.len())..]).step_by(7).map(|(a, b)| b.wrapping_sub(*a) as i64).collect();
+    let mut slopes: Vec<i64> = q
+        .iter()
+        .zip(&q[32.min(q.len())..])
+        .step_by(7)
+        .map(|(a, b)| b.wrapping_sub(*a) as i64)
+        .collect();
     slopes.sort_unstable();
     let slope = slopes.get(slopes.len() / 2).copied().unwrap_or(0);
     limited((i128::from(slope) << SLOPE_BITS) / 32)
@@ -64,54 +77,79 @@ fn fit(q: &[u64], slope: i64) -> Fitted {
     let first = residual(0);
     let least = (0..q.len()).map(|row| residual(row).wrapping_sub(first) as i64).min().unwrap_or(0);
     let base = first.wrapping_add(least as u64);
-    let residuals = (0..q.len()).map(|row| residual(row).wrapping_sub(base)).collect();
-    Fitted { slope, base, residuals }
+    let residuals: Vec<u64> = (0..q.len()).map(|row| residual(row).wrapping_sub(base)).collect();
+    let bits = residuals.iter().fold(0, |bits, residual| bits | residual).bit_len();
+    Fitted { slope, base, bits, residuals }
 }
 
 impl Fitted {
-    fn bits(&self) -> u32 {
-        self.residuals.iter().fold(0, |bits, residual| bits | residual).bit_len()
-    }
-
-    /// Moves the base so that most residuals are below 2^`width`.
-    fn center(&mut self, width: u32) {
-        if width >= 64 || self.bits() <= width {
-            return;
+    /// The base's shift that leaves the fewest residuals at 2^`width` or above, and how many it leaves.
+    fn window(&self, width: u32) -> Window {
+        if width >= 64 || self.bits <= width {
+            return Window { shift: 0, outliers: 0 };
         }
         let mut sorted = self.residuals.clone();
         sorted.sort_unstable();
-        let (mut best, mut end) = ((0, sorted[0]), 0);
-        for (start, &low) in sorted.iter().enumerate() {
-            while end < sorted.len() && sorted[end] - low < 1 << width {
-                end += 1;
-            }
-            if end - start > best.0 {
-                best = (end - start, low);
-            }
-        }
-        self.base = self.base.wrapping_add(best.1);
-        self.residuals.iter_mut().for_each(|residual| *residual = residual.wrapping_sub(best.1));
+        window_of(&sorted, width)
     }
 
-    /// How many residuals need more than `width` bits.
-    fn outliers(&self, width: u32) -> usize {
-        self.residuals.iter().filter(|residual| residual.bit_len() > width).count()
+    /// Moves the base.
+    fn shift(&mut self, shift: u64) {
+        self.base = self.base.wrapping_add(shift);
+        self.residuals.iter_mut().for_each(|residual| *residual = residual.wrapping_sub(shift));
     }
 }
 
-/// The better of two lines for codes of `width` bits.
-fn fitted(q: &[u64], width: Option<u32>) -> Fitted {
-    let mut smooth = fit(q, least_squares(q));
-    if width.is_some_and(|width| smooth.bits() <= width) {
-        return smooth;
+struct Window {
+    shift: u64,
+    outliers: usize,
+}
+
+/// The window of 2^`width` that leaves the fewest of the sorted residuals out.
+fn window_of(sorted: &[u64], width: u32) -> Window {
+    let (mut best, mut end) = (Window { shift: 0, outliers: sorted.len() }, 0);
+    for (start, &low) in sorted.iter().enumerate() {
+        while end < sorted.len() && (sorted[end] - low).bit_len() <= width {
+            end += 1;
+        }
+        let outliers = sorted.len() - (end - start);
+        if outliers < best.outliers {
+            best = Window { shift: low, outliers };
+        }
     }
-    let mut robust = fit(q, median(q));
-    let Some(width) = width else {
-        return if robust.bits() < smooth.bits() { robust } else { smooth };
-    };
-    smooth.center(width);
-    robust.center(width);
-    if robust.outliers(width) < smooth.outliers(width) { robust } else { smooth }
+    best
+}
+
+/// The line that suits codes of `width` bits best, with the base where it leaves the fewest exceptions, and how many
+/// these are.
+fn fitted(q: &[u64], width: u32) -> (Fitted, usize) {
+    let smooth = fit(q, least_squares(q));
+    if smooth.bits <= width {
+        return (smooth, 0);
+    }
+    let robust = fit(q, median(q));
+    let windows = [smooth.window(width), robust.window(width)];
+    let [window, other] = windows;
+    let (mut line, window) =
+        if other.outliers < window.outliers { (robust, other) } else { (smooth, window) };
+    line.shift(window.shift);
+    (line, window.outliers)
+}
+
+/// Adds the lengths of a vector's residuals, with the line and the base that suit most of them.
+fn add_lens(q: &[u64], lens: &mut [usize; 65]) {
+    let lines = [fit(q, least_squares(q)), fit(q, median(q))].map(|line| {
+        let mut sorted = line.residuals.clone();
+        sorted.sort_unstable();
+        let widths: Vec<u32> = (0..line.bits).collect();
+        let narrow = |&width: &u32| window_of(&sorted, width).outliers * 125 > sorted.len();
+        let width = widths.partition_point(narrow) as u32;
+        (width, line)
+    });
+    let [smooth, robust] = lines;
+    let (width, mut line) = if robust.0 < smooth.0 { robust } else { smooth };
+    line.shift(line.window(width).shift);
+    line.residuals.iter().for_each(|residual| lens[residual.bit_len() as usize] += 1);
 }
 
 /// Codes of `values` above a line for each vector; `None` if they span more than 64 bits, or if no width, or
@@ -153,31 +191,29 @@ pub(super) fn build<T: Value>(
     // The width that suits the vectors of a sample, or one that leaves fewer exceptions.
     let mut lens = [0; 65];
     for vector in vectors.iter().step_by(vectors.len().div_ceil(16)) {
-        let mut line = fitted(&vector.q, None);
-        let most = line.bits();
-        let widths: Vec<u32> = (0..most).collect();
-        let width = widths.partition_point(|&width| {
-            line.center(width);
-            line.outliers(width) * 125 > line.residuals.len()
-        });
-        line.center(width as u32);
-        line.residuals.iter().for_each(|residual| lens[residual.bit_len() as usize] += 1);
+        add_lens(&vector.q, &mut lens);
     }
     let sampled = lens.iter().sum();
     let mut width = match wished {
         Some(width) => width,
         None => best_width::<T>(&lens, 0, sampled, None)?,
     };
-    while width <= T::BITS.min(64) {
-        let lines: Vec<Fitted> = vectors.iter().map(|v| fitted(&v.q, Some(width))).collect();
-        let outliers = odd + lines.iter().map(|line| line.outliers(width)).sum::<usize>();
-        if outliers <= values.len() / ROWS_PER_EXCEPTION {
-            return Some(write(values, order.value(least), factor, width, &vectors, &lines, backend));
+    let limit = values.len() / ROWS_PER_EXCEPTION;
+    while width <= T::BITS.min(64) && odd <= limit {
+        let (lines, outliers): (Vec<_>, Vec<_>) =
+            vectors.iter().map(|vector| fitted(&vector.q, width)).unzip();
+        if odd + outliers.iter().sum::<usize>() <= limit {
+            let reference = order.value(least);
+            return Some(write(values, reference, factor, width, &vectors, &lines, backend));
         }
-        if wished.is_some() || odd > values.len() / ROWS_PER_EXCEPTION {
+        if wished.is_some() {
             break;
         }
-        width += 1;
+        // The next width leaves one vector in fifty outside at most, and the one after that none.
+        let mut bits: Vec<u32> = lines.iter().map(|line| line.bits).collect();
+        bits.sort_unstable();
+        let most = [bits[bits.len() - 1 - bits.len() / 50], bits[bits.len() - 1]];
+        width = most.into_iter().find(|&most| most > width).unwrap_or(width + 1);
     }
     None
 }
@@ -209,9 +245,7 @@ fn write<T: Value>(
         (line.slope as u64).append(&mut slopes);
     }
     let [starts, rounds] = exceptions::write(&outliers, values.len());
-    let mut head = vec![Kind::Line as u8, width as u8];
-    reference.append(&mut head);
-    head.extend_from_slice(&factor.to_le_bytes());
-    head.extend_from_slice(&((rounds.len() / 4) as u32).to_le_bytes());
-    Coded { head, parts: vec![bases, slopes, codes.finish(), starts, rounds] }
+    let fields = fields(width, reference, factor, &rounds);
+    let parts = vec![bases, slopes, codes.finish(), starts, rounds];
+    Coded::leaf(Kind::Line, &[&fields], parts, values.len())
 }

@@ -2,7 +2,7 @@
 
 use super::Coded;
 use super::divisor::{Divisor, gcd};
-use crate::codec::lanes::Backend;
+use crate::codec::lanes::{Backend, Kernel, Vector};
 use crate::table::codes::exceptions;
 use crate::table::codes::lanes::{Plane, pack};
 use crate::table::codes::spec::*;
@@ -76,7 +76,27 @@ fn factor_of<T: Value>(sorted: &[T], low: T) -> u64 {
     factor.max(1)
 }
 
-/// Codes of `values` as packed integers; `None` if a wished width does not suffice or no window does.
+/// The least and the greatest key.
+fn range<T: Value>(values: &[T], order: Order, backend: Backend) -> Option<(T, T)> {
+    struct Range<'a, T> {
+        values: &'a [T],
+        order: Order,
+    }
+    impl<T: Value> Kernel for Range<'_, T> {
+        type Output = (T, T);
+        #[inline(always)]
+        fn run<V: Vector>(self) -> (T, T) {
+            let top = self.order.key(T::default());
+            self.values.iter().fold((T::ONES, T::default()), |(least, most), value| {
+                let key = value.xor(top);
+                (least.min(key), most.max(key))
+            })
+        }
+    }
+    (!values.is_empty()).then(|| backend.run(Range { values, order }))
+}
+
+/// Codes of `values` as packed integers; `None` if a wished width does not suffice.
 pub(super) fn build<T: Value>(
     values: &[T],
     order: Order,
@@ -84,32 +104,38 @@ pub(super) fn build<T: Value>(
     backend: Backend,
 ) -> Option<Coded> {
     let order = order.of_codes();
-    let least = values.iter().map(|&value| order.key(value)).min()?;
+    let (least, most) = range(values, order, backend)?;
     let mut sample: Vec<T> = super::sample(values).iter().map(|&value| order.key(value)).collect();
     sample.sort_unstable();
-    let robust = robust_low(&sample);
-    let mut best: Option<(usize, Window<T>)> = None;
-    for (low, factor) in [
-        (least, factor_of(&sample, least)),
-        (least, 1),
-        (robust, factor_of(&sample, robust)),
-        (robust, 1),
-    ] {
-        if best.is_some_and(|(_, window)| (window.low, window.factor) == (low, factor)) {
-            continue;
+    // The window of all values. It has no exceptions, so it is the best if a narrower one would hardly be smaller.
+    let span = most.sub(least);
+    let factor = if span.bit_len() > 64 { 1 } else { factor_of(&sample, least) };
+    let width = if factor == 1 { span.bit_len() } else { (span.low() / factor).bit_len() };
+    let low = robust_low(&sample);
+    let robust = factor_of(&sample, low);
+    let narrow = sample[sample.len() - 1 - sample.len() / 125].sub(low).bit_len();
+    let narrow = narrow.saturating_sub(robust.bit_len() - 1);
+    let is_wide = narrow + 1 < width || robust > factor;
+    if !is_wide {
+        let width = wished.map_or(width, |wished| wished.max(width));
+        if width <= if factor == 1 { T::BITS } else { T::BITS.min(64) } {
+            let whole = write(values, order, Window { low: least, factor, width }, backend);
+            if let Some(whole) = whole.filter(|(_, outliers)| *outliers == 0) {
+                return Some(whole.0);
+            }
         }
+    }
+    let mut best: Option<(usize, Window<T>)> = None;
+    for (low, factor) in [(least, factor), (least, 1), (low, robust), (low, 1)] {
         let Some(found) = window(values, order, low, factor, wished) else { continue };
         let bits = found.1.width as usize * values.len() + found.0 * exception_bits::<T>();
         // The least value is a better reference than another: it says more to whoever reads codes.
         if best.is_none_or(|(least, _)| bits < least) {
             best = Some((bits, found.1));
         }
-        if factor == 1 && low == least && robust == least {
-            break;
-        }
     }
     let (_, window) = best?;
-    Some(write(values, order, window, backend))
+    write(values, order, window, backend).map(|(coded, _)| coded)
 }
 
 /// The best window from `low` on, and how many values are outside it.
@@ -148,27 +174,88 @@ fn code<T: Value>(key: T, low: T, factor: u64, divisor: Divisor) -> Option<T> {
     divisor.divide(distance.low()).map(T::from_u64)
 }
 
-fn write<T: Value>(values: &[T], order: Order, window: Window<T>, backend: Backend) -> Coded {
+/// Writes the codes of a window, and counts its exceptions. `None` if there are too many.
+fn write<T: Value>(
+    values: &[T],
+    order: Order,
+    window: Window<T>,
+    backend: Backend,
+) -> Option<(Coded, usize)> {
     let Window { low, factor, width } = window;
     let divisor = Divisor::new(factor);
+    let reference = order.value(low);
     let mut codes = Packer::new(values.len(), width, backend);
     let mut outliers = Vec::new();
+    let mut vector = [T::default(); VECTOR];
     for (v, values) in values.chunks(VECTOR).enumerate() {
-        let mut vector = [T::default(); VECTOR];
-        for (row, (out, &value)) in vector.iter_mut().zip(values).enumerate() {
-            match code(order.key(value), low, factor, divisor) {
-                Some(code) if code.bit_len() <= width => *out = code,
-                _ => outliers.push(((v * VECTOR + row) as u32, value)),
+        let subtract = Subtract { values, reference, factor, divisor, out: &mut vector };
+        if !backend.run(subtract) || above(&vector, width) {
+            for (row, (out, &value)) in vector.iter_mut().zip(values).enumerate() {
+                match code(order.key(value), low, factor, divisor) {
+                    Some(code) if code.bit_len() <= width => *out = code,
+                    _ => {
+                        *out = T::default();
+                        outliers.push(((v * VECTOR + row) as u32, value));
+                    }
+                }
             }
         }
+        vector[values.len()..].fill(T::default());
         codes.vector(&vector, values.len());
     }
+    if outliers.len() > values.len() / ROWS_PER_EXCEPTION {
+        return None;
+    }
     let [starts, rounds] = exceptions::write(&outliers, values.len());
-    let mut head = vec![Kind::Packed as u8, width as u8];
-    order.value(low).append(&mut head);
-    head.extend_from_slice(&factor.to_le_bytes());
-    head.extend_from_slice(&((rounds.len() / 4) as u32).to_le_bytes());
-    Coded { head, parts: vec![codes.finish(), starts, rounds] }
+    let fields = fields(width, reference, factor, &rounds);
+    let parts = vec![codes.finish(), starts, rounds];
+    Some((Coded::leaf(Kind::Packed, &[&fields], parts, values.len()), outliers.len()))
+}
+
+/// The fields of packed codes and of lines.
+pub(super) fn fields<T: Value>(width: u32, reference: T, factor: u64, rounds: &[u8]) -> Vec<u8> {
+    let mut fields = vec![width as u8];
+    reference.append(&mut fields);
+    fields.extend_from_slice(&factor.to_le_bytes());
+    fields.extend_from_slice(&((rounds.len() / 4) as u32).to_le_bytes());
+    fields
+}
+
+/// Whether a code needs more than `width` bits.
+fn above<T: Value>(codes: &[T; VECTOR], width: u32) -> bool {
+    codes.iter().fold(T::default(), |all, &code| all.or(code)).bit_len() > width
+}
+
+/// Codes of a vector; tells whether all values are multiples of the factor above the reference.
+struct Subtract<'a, T> {
+    values: &'a [T],
+    reference: T,
+    factor: u64,
+    divisor: Divisor,
+    out: &'a mut [T; VECTOR],
+}
+
+impl<T: Value> Kernel for Subtract<'_, T> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<V: Vector>(self) -> bool {
+        let Self { values, reference, factor, divisor, out } = self;
+        if factor == 1 {
+            out.iter_mut().zip(values).for_each(|(out, value)| *out = value.sub(reference));
+            return true;
+        }
+        if T::BITS > 64 {
+            return false;
+        }
+        let mut right = true;
+        for (out, value) in out.iter_mut().zip(values) {
+            let quotient = divisor.divide(value.sub(reference).low());
+            right &= quotient.is_some();
+            *out = T::from_u64(quotient.unwrap_or(0));
+        }
+        right
+    }
 }
 
 /// Packs vector after vector.
@@ -187,14 +274,31 @@ impl Packer {
     pub(super) fn vector<T: Value>(&mut self, codes: &[T; VECTOR], rows: usize) {
         let mut plane: Plane = [0; VECTOR];
         for number in 0..self.width.div_ceil(32) {
-            for (word, code) in plane.iter_mut().zip(codes) {
-                *word = code.shr(32 * number).low() as u32;
-            }
+            self.backend.run(TakePlane { codes, number, plane: &mut plane });
             pack(self.backend, &plane, rows, plane_bits(self.width, number), &mut self.out);
         }
     }
 
     pub(super) fn finish(self) -> Vec<u8> {
         self.out
+    }
+}
+
+/// Bits `32 number` to `32 number + 31` of codes.
+struct TakePlane<'a, T> {
+    codes: &'a [T; VECTOR],
+    number: u32,
+    plane: &'a mut Plane,
+}
+
+impl<T: Value> Kernel for TakePlane<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let number = self.number;
+        for (word, code) in self.plane.iter_mut().zip(self.codes) {
+            *word = code.shr(32 * number).low() as u32;
+        }
     }
 }

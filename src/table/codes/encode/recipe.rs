@@ -29,18 +29,31 @@ pub(crate) enum Recipe {
 /// Picoseconds that a byte takes from where it rests: the model's storage gives 1 GB/s.
 const BYTE: u64 = 1000;
 
+/// Picoseconds that one core takes for a run, besides its rows.
+const RUN: u64 = 2500;
+
 /// Picoseconds that one core takes to decode a value of a node, without its children. The figures are rounded measured
 /// ones, the same on every machine, so that the choice is the same too.
 const fn decode_time(kind: Kind) -> u64 {
     match kind {
         Kind::Plain | Kind::Constant | Kind::Bits => 50,
         Kind::Packed => 150,
-        Kind::Line => 300,
+        Kind::Line => 250,
         Kind::Dictionary => 500,
-        Kind::Runs => 150,
+        Kind::Runs => 100,
         Kind::Decimal => 700,
         Kind::Split => 200,
     }
+}
+
+/// Picoseconds that one core takes to decode a node of `rows` rows, `runs` of them runs, without its children.
+pub(super) fn node_time(kind: Kind, rows: usize, runs: usize) -> u64 {
+    decode_time(kind) * rows as u64 + RUN * runs as u64
+}
+
+/// What a code costs: the time to bring its bytes and to decode it, in picoseconds.
+pub(super) fn cost(bytes: usize, time: u64) -> u64 {
+    bytes as u64 * BYTE + time
 }
 
 impl Recipe {
@@ -56,23 +69,5 @@ impl Recipe {
             Self::Decimal { .. } => Kind::Decimal,
             Self::Split { .. } => Kind::Split,
         }
-    }
-
-    /// Picoseconds for each value. Entries and runs are few beside the rows, so what is below them costs nothing.
-    fn decode_time(&self) -> u64 {
-        let own = decode_time(self.kind());
-        match self {
-            Self::Dictionary(children) => own + children[1].decode_time(),
-            Self::Decimal { integers, .. } => own + integers.decode_time(),
-            Self::Split { children, .. } => {
-                own + children[0].decode_time() + children[1].decode_time()
-            }
-            _ => own,
-        }
-    }
-
-    /// What a code of `bytes` costs: the time to bring it and to decode its `rows` rows, in picoseconds.
-    pub(crate) fn cost(&self, bytes: usize, rows: usize) -> u64 {
-        bytes as u64 * BYTE + rows as u64 * self.decode_time()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::distinct::{count_runs, distinct, runs};
 use super::floats::decimals;
-use super::recipe::Recipe;
+use super::recipe::{Recipe, node_time};
 use super::{Coded, line, packed};
 use crate::codec::lanes::Backend;
 use crate::table::codes::exceptions;
@@ -88,10 +88,10 @@ impl Writer {
         children: Children<'_>,
     ) -> Option<(Coded, Recipe)> {
         let distinct = distinct(values, order, values.len())?;
-        let (entries, entries_recipe) =
-            self.free().child(&distinct.entries, order, &children, 0);
+        let (entries, entries_recipe) = self.free().child(&distinct.entries, order, &children, 0);
         let (codes, codes_recipe) = self.child(&distinct.codes, Order::Unsigned, &children, 1);
-        let mut coded = node(Kind::Dictionary, &(distinct.entries.len() as u32).to_le_bytes());
+        let entries_len = (distinct.entries.len() as u32).to_le_bytes();
+        let mut coded = Coded::leaf(Kind::Dictionary, &[&entries_len], Vec::new(), values.len());
         coded.append(entries);
         coded.append(codes);
         Some((coded, Recipe::Dictionary(Box::new([entries_recipe, codes_recipe]))))
@@ -109,7 +109,7 @@ impl Writer {
         let (firsts, ends) = runs(values);
         let (firsts, values_recipe) = self.free().child(&firsts, order, &children, 0);
         let (coded_ends, ends_recipe) = self.free().child(&ends, Order::Unsigned, &children, 1);
-        let mut coded = node(Kind::Runs, &(ends.len() as u32).to_le_bytes());
+        let mut coded = runs_node(ends.len(), values.len());
         coded.append(firsts);
         coded.append(coded_ends);
         Some((coded, Recipe::Runs(Box::new([values_recipe, ends_recipe]))))
@@ -123,9 +123,9 @@ impl Writer {
     ) -> Option<(Coded, Recipe)> {
         let decimals = decimals(values, near)?;
         let [starts, rounds] = exceptions::write(&decimals.exceptions, values.len());
-        let mut coded = node(Kind::Decimal, &[near.into()]);
-        coded.head.extend_from_slice(&((rounds.len() / 4) as u32).to_le_bytes());
-        coded.parts.extend([decimals.digits, starts, rounds]);
+        let words = ((rounds.len() / 4) as u32).to_le_bytes();
+        let parts = vec![decimals.digits, starts, rounds];
+        let mut coded = Coded::leaf(Kind::Decimal, &[&[near.into()], &words], parts, values.len());
         let (child, integers) = self.child(&decimals.integers, Order::Signed, &children, 0);
         coded.append(child);
         Some((coded, Recipe::Decimal { near, integers: Box::new(integers) }))
@@ -140,7 +140,8 @@ impl Writer {
         let half = |i: usize| values.iter().map(|&value| cut.halves(value)[i]).collect::<Vec<T>>();
         let (high, high_recipe) = self.free().child(&half(0), Order::Unsigned, &children, 0);
         let (low, low_recipe) = self.free().child(&half(1), Order::Unsigned, &children, 1);
-        let mut coded = node(Kind::Split, &[cut.at, cut.rotated.into()]);
+        let fields = [cut.at, cut.rotated.into()];
+        let mut coded = Coded::leaf(Kind::Split, &[&fields], Vec::new(), values.len());
         coded.append(high);
         coded.append(low);
         let children = Box::new([high_recipe, low_recipe]);
@@ -155,23 +156,26 @@ pub(super) enum Children<'a> {
     Best(Above),
 }
 
-fn node(kind: Kind, fields: &[u8]) -> Coded {
-    Coded { head: [&[kind as u8], fields].concat(), parts: Vec::new() }
+/// A node of runs, without its children.
+fn runs_node(runs: usize, rows: usize) -> Coded {
+    let mut coded = Coded::leaf(Kind::Runs, &[&(runs as u32).to_le_bytes()], Vec::new(), rows);
+    coded.time = node_time(Kind::Runs, rows, runs);
+    coded
 }
 
 /// Values as they are.
 pub(super) fn plain<T: Value>(values: &[T]) -> Coded {
     let mut part = Vec::with_capacity(values.len() * T::BYTES);
     values.iter().for_each(|value| value.append(&mut part));
-    Coded { head: vec![Kind::Plain as u8], parts: vec![part] }
+    Coded::leaf(Kind::Plain, &[], vec![part], values.len())
 }
 
 fn constant<T: Value>(values: &[T]) -> Option<Coded> {
     let (first, rest) = values.split_first()?;
     rest.iter().all(|value| value == first).then(|| {
-        let mut head = vec![Kind::Constant as u8];
-        first.append(&mut head);
-        Coded { head, parts: Vec::new() }
+        let mut value = Vec::new();
+        first.append(&mut value);
+        Coded::leaf(Kind::Constant, &[&value], Vec::new(), values.len())
     })
 }
 
@@ -185,7 +189,7 @@ pub(super) fn booleans(values: &[u8], backend: Backend) -> (Coded, Recipe) {
     if ends.len() <= values.len() / 2 && ends.len() < values.len() / 32 {
         let writer = Writer { backend, width: None };
         let above = Above::default().with(Kind::Runs);
-        let mut coded = node(Kind::Runs, &(ends.len() as u32).to_le_bytes());
+        let mut coded = runs_node(ends.len(), values.len());
         coded.append(self::bits(&firsts));
         let (ends, recipe) = writer.best(&ends, Order::Unsigned, above);
         coded.append(ends);
@@ -198,5 +202,6 @@ pub(super) fn booleans(values: &[u8], backend: Backend) -> (Coded, Recipe) {
 
 fn bits(values: &[u8]) -> Coded {
     let byte = |eight: &[u8]| eight.iter().zip(0..).map(|(bit, i)| bit << i).sum();
-    Coded { head: vec![Kind::Bits as u8], parts: vec![values.chunks(8).map(byte).collect()] }
+    let bitmap = values.chunks(8).map(byte).collect();
+    Coded::leaf(Kind::Bits, &[], vec![bitmap], values.len())
 }

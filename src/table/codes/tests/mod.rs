@@ -58,7 +58,7 @@ fn contents(column: &Column<'_>) -> [Vec<u8>; 2] {
 fn with_value_u(physical: Physical, column: &Column<'_>) -> Vec<u8> {
     fn of<T: Value>(column: &Column<'_>) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for (row, value) in column.read::<T>().into_iter().enumerate() {
+        for (row, &value) in column.read::<T>().iter().enumerate() {
             if column.is_valid(row) { value } else { T::default() }.append(&mut bytes);
         }
         bytes
