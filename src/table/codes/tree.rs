@@ -258,13 +258,14 @@ impl<'a, T: Value> Node<'a, T> {
             }
             Kind::Runs => {
                 let values = Self::build(child(0), order, parts, backend)?;
-                let values = values.all(child(0).rows, backend);
                 let ends = Node::<u32>::build(child(1), Order::Unsigned, parts, backend)?;
                 let ends = ends.all(child(1).rows, backend);
                 let is_sorted = ends.is_sorted_by(|a, b| a < b);
                 if !is_sorted || ends.first() == Some(&0) || ends.last() != Some(&(rows as u32)) {
                     return Err(Malformed("ends of runs are out of order"));
                 }
+                // Only now have the ends earned memory for as many values.
+                let values = values.all(child(0).rows, backend);
                 Self::Runs(Runs { values, ends })
             }
             Kind::Decimal => {

@@ -72,7 +72,7 @@ fn mutate(code: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Compares decoder and oracle on mutants of each code. Returns how many were accepted.
+/// Compares decoder and oracle on as many mutants of each code. Returns how many were accepted.
 fn compare(per_code: u64) -> u64 {
     let (mut accepted, mut random) = (0, Random(99));
     let backends: Vec<Backend> = Backend::all().collect();
@@ -108,8 +108,8 @@ fn mutants_are_rejected_or_decoded_as_the_text_says() {
 
 #[test]
 #[ignore = "takes minutes; run it after a change of the format"]
-fn many_mutants_are_rejected_or_decoded_as_the_text_says() {
-    assert!(compare(100_000) > 1000);
+fn a_million_mutants_are_rejected_or_decoded_as_the_text_says() {
+    assert!(compare(20_000) > 100_000);
 }
 
 /// The comparison above can fail: a fault in what one side sees is found.
