@@ -46,21 +46,34 @@ pub(crate) fn packed_len(rows: usize, width: u32) -> usize {
 
 /// The physical type of a column: what a value is, before any meaning that a schema gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum Physical {
+    /// One bit.
     Boolean,
+    /// An unsigned integer of 8 bits.
     U8,
+    /// An unsigned integer of 16 bits.
     U16,
+    /// An unsigned integer of 32 bits.
     U32,
+    /// An unsigned integer of 64 bits.
     U64,
+    /// A signed integer of 8 bits.
     I8,
+    /// A signed integer of 16 bits.
     I16,
+    /// A signed integer of 32 bits.
     I32,
+    /// A signed integer of 64 bits.
     I64,
+    /// A signed integer of 128 bits, such as a decimal number.
     I128,
+    /// A signed integer of 256 bits, such as a decimal number.
     I256,
+    /// A float of 16 bits.
     F16,
+    /// A float of 32 bits.
     F32,
+    /// A float of 64 bits.
     F64,
 }
 
