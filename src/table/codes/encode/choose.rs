@@ -131,8 +131,8 @@ impl Writer {
     }
 }
 
-/// Bytes that a dictionary's code takes for as many rows as the sample has, if it has the entries of all values. `plain`
-/// are the bytes of the sample's entries. `None` if there are too many entries.
+/// Bytes that a dictionary's code takes for as many rows as the sample has, if it has the entries of all values.
+/// `plain` are the bytes of the sample's entries. `None` if there are too many entries.
 fn scaled<T: Value>(
     coded: &Coded,
     plain: usize,
