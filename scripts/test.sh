@@ -74,7 +74,7 @@ checks() {
         cargo clippy --locked --quiet --all-targets --no-default-features --features "$features" -- -D warnings
     done
     # These checks do not depend on the tests.
-    for features in fast-sort simd "simd fast-sort" remote modules output "cuda opencl" "cuda webgpu" "opencl webgpu"; do
+    for features in fast-sort simd "simd fast-sort" remote modules output tables "cuda opencl" "cuda webgpu" "opencl webgpu"; do
         cargo clippy --locked --quiet --lib --no-default-features --features "$features" -- -D warnings
     done
     for features in "" cuda "opencl remote" webgpu; do

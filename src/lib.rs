@@ -41,7 +41,7 @@
 //! | [`gpu::coder`], [`gpu::device`] and [`gpu::device::discovery`] | likewise |
 //! | how much device memory a coder takes, and which work a device | with any version: they follow the kernels |
 //! | declines | |
-//! | `module` and `gpu::module` | with any version |
+//! | `module`, `gpu::module` and `table` | with any version |
 //! | `internal`, hidden, for this package's own program and tests | with any version |
 //!
 //! Files stay readable as [`format`](mod@format) says.
@@ -54,6 +54,7 @@
 //! - `cuda`, `opencl` (default), `webgpu`: devices, see [`gpu`]. Their system libraries are loaded at run time, so one
 //!   program runs on every machine.
 //! - `modules`: WebAssembly that users bring along, see `module`.
+//! - `tables`: codes of columns, see `table`. Files do not hold them yet.
 //! - `output`: what the program and the Python package write files with; hidden in `internal`.
 //!
 //! The program `pz`, package `pz-cli`, uses all of them.
@@ -77,6 +78,8 @@ mod pipeline;
 mod process;
 mod stream;
 mod sync;
+#[cfg(feature = "tables")]
+pub mod table;
 #[cfg(test)]
 mod test_data;
 mod user_cache;

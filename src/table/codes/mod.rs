@@ -4,12 +4,18 @@
 //! rows decode without those before them, in 32 lanes that a team of a GPU, or vector registers, do side by side.
 //! `CODES.md` defines the bytes. Nothing here knows of files, threads, devices or schemas.
 //!
-//! ```ignore
-//! let column = Column::new(Physical::I64, rows, values, None)?;
+//! ```
+//! use pz::table::codes::{Chunk, Column, Physical, encode};
+//! let values: Vec<u8> = (0..10_000_i64).flat_map(|row| (1990 + row % 7).to_le_bytes()).collect();
+//! let column = Column::new(Physical::I64, 10_000, &values, None).unwrap();
 //! let encoded = encode(&column, None);
-//! let chunk = Chunk::open(Physical::I64, rows, &encoded.bytes)?;
-//! chunk.decode(&mut contents);
-//! let sum = chunk.sum(1994..=1995);
+//! assert!(encoded.bytes.len() < 4000);
+//! let chunk = Chunk::open(Physical::I64, 10_000, &encoded.bytes)?;
+//! assert_eq!(chunk.sum(1994..=1995).unwrap().rows, 2858);
+//! let mut decoded = vec![0; values.len()];
+//! chunk.decode(&mut decoded);
+//! assert_eq!(decoded, values);
+//! # Ok::<(), pz::table::codes::Malformed>(())
 //! ```
 //!
 //! | module | |
@@ -40,6 +46,7 @@ mod tree;
 mod value;
 mod zones;
 
+pub use crate::codec::Malformed;
 pub use chunk::Chunk;
 pub use encode::{Column, Encoded, Plan, encode};
 pub use scan::Sum;
