@@ -259,7 +259,7 @@ fn clear_nulls<T: Value>(bits: &[u8], out: &mut [u8]) {
 
 /// Puts 0 in the bits of the last byte that belong to no row.
 fn clear_rest(bits: &mut [u8], rows: usize) {
-    if let Some(last) = bits.last_mut().filter(|_| rows % 8 != 0) {
+    if let Some(last) = bits.last_mut().filter(|_| !rows.is_multiple_of(8)) {
         *last &= (1 << (rows % 8)) - 1;
     }
 }
@@ -267,7 +267,7 @@ fn clear_rest(bits: &mut [u8], rows: usize) {
 /// The bitmap of a node of booleans.
 fn bitmap<'a>(node: &Node<'a, u8>, rows: usize, backend: Backend) -> Cow<'a, [u8]> {
     match node {
-        Node::Bits(bytes) if rows % 8 == 0 => Cow::Borrowed(bytes),
+        Node::Bits(bytes) if rows.is_multiple_of(8) => Cow::Borrowed(bytes),
         Node::Bits(bytes) => {
             let mut bits = bytes.to_vec();
             clear_rest(&mut bits, rows);

@@ -62,6 +62,7 @@ impl<'a> Column<'a> {
         self.physical
     }
 
+    #[cfg(test)]
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
