@@ -20,16 +20,16 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`spec`] | types, limits, lengths |
-//! | [`value`] | integers of 8 to 256 bits |
-//! | [`lanes`] | packs and unpacks integers |
-//! | [`exceptions`] | values that a node cannot express |
-//! | [`tree`] | bytes to checked nodes |
-//! | [`decode`] | nodes to values |
-//! | [`chunk`] | a chunk as a whole |
-//! | [`scan`] | sums with a filter |
-//! | [`zones`] | zone maps |
-//! | [`encode`] | chooses and writes codes |
+//! | `spec` | types, limits, lengths |
+//! | `value` | integers of 8 to 256 bits |
+//! | `lanes` | packs and unpacks integers |
+//! | `exceptions` | values that a node cannot express |
+//! | `tree` | bytes to checked nodes |
+//! | `decode` | nodes to values |
+//! | `chunk` | a chunk as a whole |
+//! | `scan` | sums with a filter |
+//! | `zones` | zone maps |
+//! | `encode` | chooses and writes codes |
 
 mod chunk;
 mod decode;

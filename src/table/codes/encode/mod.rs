@@ -6,14 +6,14 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`recipe`] | which kinds stand where, and what a code costs |
-//! | [`choose`] | finds the kind of a node |
-//! | [`tree`] | writes nodes with children |
-//! | [`packed`] | writes packed integers |
-//! | [`line`] | writes lines |
-//! | [`floats`] | turns floats into integers |
-//! | [`distinct`] | finds distinct values and runs |
-//! | [`divisor`] | divides by common factors |
+//! | `recipe` | which kinds stand where, and what a code costs |
+//! | `choose` | finds the kind of a node |
+//! | `tree` | writes nodes with children |
+//! | `packed` | writes packed integers |
+//! | `line` | writes lines |
+//! | `floats` | turns floats into integers |
+//! | `distinct` | finds distinct values and runs |
+//! | `divisor` | divides by common factors |
 
 mod choose;
 mod distinct;
