@@ -19,6 +19,7 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("user_cache", &["sync"]),
     ("codec", &["bits", "pages"]),
     ("format", &["codec"]),
+    ("table", &["codec"]),
     ("error", &["codec", "format"]),
     ("gpu", &["codec", "format", "process", "sync", "user_cache"]),
     (
