@@ -227,7 +227,12 @@ impl Options {
     /// to frame.
     ///
     /// ```
-    /// let contents: Vec<u8> = (0..9_000_000_u32).map(|i| (i.wrapping_mul(i) >> 13) as u8).collect();
+    /// let mut state = 1_u64;
+    /// let mut random = || {
+    ///     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    ///     (state >> 60) as u8
+    /// };
+    /// let contents: Vec<u8> = (0..9_000_000).map(|_| random()).collect();
     /// let options = pz::Options::new().rsyncable(true);
     /// let before = pz::compress(&contents, &options)?;
     /// let after = pz::compress(&[b"x", &contents[..]].concat(), &options)?;
