@@ -12,6 +12,7 @@ use crate::clock::Instant;
 use crate::gpu::device::background::{self, Busy};
 use crate::gpu::device::pool::Pool;
 use crate::gpu::device::{Device, DeviceError, Limits};
+use crate::pipeline::gpu_engine::Passed;
 use crate::process::OfProcess;
 use crate::sync::Mutex;
 
@@ -48,6 +49,8 @@ struct Opened {
     /// The pool, as a device.
     device: Arc<dyn Device>,
     pool: Arc<Pool<Arc<dyn Device>>>,
+    /// The known blocks that the device has got right.
+    passed: Passed,
 }
 
 impl Gpu {
@@ -189,6 +192,11 @@ impl Gpu {
         self.shared()?.opened().as_ref().map(|opened| &opened.pool).map_err(Clone::clone)
     }
 
+    /// The known blocks that the device has got right; `None` if it is not open.
+    pub(crate) fn passed(&self) -> Option<&Passed> {
+        self.opened_so_far().map(|opened| &opened.passed)
+    }
+
     /// Whether the search for the device has not begun.
     pub fn is_unsought(&self) -> bool {
         self.shared.get().is_some_and(|shared| shared.finder.lock().is_some())
@@ -209,7 +217,7 @@ impl Gpu {
 impl Opened {
     fn new(device: Arc<dyn Device>) -> Self {
         let pool = Arc::new(Pool::new(device));
-        Self { device: pool.clone(), pool }
+        Self { device: pool.clone(), pool, passed: Passed::default() }
     }
 }
 

@@ -4,6 +4,8 @@
 //! Right answers are kept in the user's cache folder: a line for each interface, device, driver, version of this crate
 //! and kind of work.
 
+use std::collections::HashSet;
+
 use super::GpuEngine;
 use crate::codec::Recipe;
 use crate::gpu::coder::BlockTask;
@@ -11,6 +13,7 @@ use crate::gpu::model::limits::Limits;
 use crate::pipeline::options::Options;
 use crate::pipeline::sample::Sample;
 use crate::pipeline::workload::Direction;
+use crate::sync::Mutex;
 use crate::user_cache::UserCache;
 
 /// The file of right answers.
@@ -23,30 +26,35 @@ const MAX_LINES: usize = 500;
 const KNOWN_BYTES: usize = 100_003;
 
 impl GpuEngine<'_> {
-    /// Checks that the device gets `work` on a known block right. Skips the check if an earlier run by this user has
-    /// passed it, or if the device has no driver. Passes a device that declines the block.
+    /// Checks that the device gets `work` on a known block right. Skips the check if the device has no driver, or has
+    /// passed it since it was opened, as `passed` tells, or in an earlier run by this user. Passes a device that
+    /// declines the block.
     ///
     /// # Errors
     /// Says why the device must not be used.
-    pub(crate) fn check_known(&self, work: &BlockTask) -> Result<(), String> {
+    pub(crate) fn check_known(&self, work: &BlockTask, passed: &Passed) -> Result<(), String> {
         if !self.device.has_driver() {
             return Ok(());
         }
-        let answers = Answers(UserCache::of_user());
         let line = line(self.device.limits(), work, self.max_shape.slot);
-        if answers.has(&line) {
+        let mut passed = passed.0.lock();
+        if passed.contains(&line) {
             return Ok(());
         }
-        match self.answers_right(work) {
-            Some(true) => answers.add(&line),
-            None => {}
-            Some(false) => {
-                let driver = &self.device.limits().driver;
-                return Err(format!(
-                    "it got a known block wrong, so the compiler of its driver is wrong: {driver}"
-                ));
+        let answers = Answers(UserCache::of_user());
+        if !answers.has(&line) {
+            match self.answers_right(work) {
+                Some(true) => answers.add(&line),
+                None => return Ok(()),
+                Some(false) => {
+                    let driver = &self.device.limits().driver;
+                    return Err(format!(
+                        "it got a known block wrong, so the compiler of its driver is wrong: {driver}"
+                    ));
+                }
             }
         }
+        passed.insert(line);
         Ok(())
     }
 
@@ -67,6 +75,11 @@ impl GpuEngine<'_> {
         is_right.or_else(|| (!self.is_disabled()).then_some(false))
     }
 }
+
+/// The lines of the right answers that an open device has given, or gave in earlier runs. Later jobs then read no file,
+/// and repeat no check where none can be kept.
+#[derive(Default)]
+pub(crate) struct Passed(Mutex<HashSet<String>>);
 
 /// The line of a right answer.
 fn line(limits: &Limits, work: &BlockTask, block_len: u32) -> String {
@@ -146,7 +159,7 @@ mod tests {
                     let engine = GpuEngine::new(&device, shape, false, None);
                     assert_eq!(engine.answers_right(&work), Some(is_right), "{work:?}");
                     // What has no driver has no answers to give.
-                    assert_eq!(engine.check_known(&work), Ok(()));
+                    assert_eq!(engine.check_known(&work, &Passed::default()), Ok(()));
                 }
             }
             let stored = BlockTask::Encode { recipe: Codec::Store.into(), verify: false };

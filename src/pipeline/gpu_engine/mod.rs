@@ -18,6 +18,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 pub(crate) use self::batch_limit::AfterError;
 use self::batch_limit::BatchLimit;
 pub(super) use self::batch_limit::MAX_PATIENCE;
+pub(super) use self::known::Passed;
 use super::cpu::CpuEngine;
 use super::engine::{DecodeJob, EncodeJob, Engine};
 use super::statistics::{DeviceStatistics, Statistics};

@@ -123,16 +123,19 @@ impl<T: Task> Shared<T> {
         if !self.make_room() {
             return;
         }
-        let begun = Instant::now();
         let statistics = accelerator.statistics.as_ref();
         let verifies = matches!(accelerator.work, BlockTask::Encode { verify: true, .. });
+        let engine = |statistics| GpuEngine::new(device, shape, verifies, statistics);
+        let begun = Instant::now();
         // What it allocates stays in the pool, for the engines below.
-        let checked = GpuEngine::new(device, shape, verifies, None).check_known(&accelerator.work);
-        if let Err(why) = checked {
+        if let Some(passed) = accelerator.gpu.passed()
+            && let Err(why) = engine(None).check_known(&accelerator.work, passed)
+        {
             return accelerator.is_idle(&why);
         }
-        let engine = |_| GpuEngine::new(device, shape, verifies, statistics);
-        let engines: Vec<_> = (0..batches.slots).map(engine).collect();
+        let preparing = preparing + begun.elapsed();
+        let begun = Instant::now();
+        let engines: Vec<_> = (0..batches.slots).map(|_| engine(statistics)).collect();
         accelerator.join(&batches);
         // Allocate for one engine after another: in parallel, each of their many allocations would wait for the others.
         let finished = self.state.lock().finished;
